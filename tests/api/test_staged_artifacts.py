@@ -18,6 +18,7 @@ from kernel_backend.launch.folder import AttemptFolder
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.launch.staging import LIMIT, PIECE, StagingRequest
 from kernel_backend.model.stream import Message
+from kernel_backend.service.verbs import staging
 from kernel_backend.staging.artifact_sender import DAMAGED, ArtifactSender
 from kernel_backend.store.sql import SqlStore
 from tests.api.served import Served, submit, token_of
@@ -181,3 +182,23 @@ def test_what_is_no_digest_and_what_is_too_large_is_refused(away, client):
         client.keep_artifact(KEY, away.token, record.model_copy(update={"digest": "../../token"}))
     with pytest.raises(TooLarge, match=r"more than 4 GiB: write it to a store"):
         client.keep_artifact(KEY, away.token, record.model_copy(update={"size": LIMIT + 1}))
+
+
+def test_all_artifacts_of_a_trial_have_one_limit_and_a_number(away, client, monkeypatch):
+    monkeypatch.setattr(staging, "ARTIFACTS_LIMIT", 10)
+    monkeypatch.setattr(staging, "MOST_ARTIFACTS", 2)
+    for name, data in (("one", b"123"), ("two", b"1234")):
+        away.keep(name, data)
+    with away.launcher():
+        pass
+    assert [each.name for each in client.artifacts(1)] == ["one", "two"]
+    away.keep("three", b"")
+    (waiting,) = away.outbox.waiting()
+    with pytest.raises(TooLarge, match="this trial has 2 artifacts, and no more are taken"):
+        client.keep_artifact(KEY, away.token, waiting.record)
+    with pytest.raises(TooLarge, match="this trial has 2 artifacts"):
+        client.stage_artifact(KEY, away.token, "0" * 32, 0, b"1")
+    monkeypatch.setattr(staging, "MOST_ARTIFACTS", 3)
+    with pytest.raises(TooLarge, match=r"is too large: 3 B are left for it"):
+        client.stage_artifact(KEY, away.token, "0" * 32, 0, b"1234")
+    assert client.stage_artifact(KEY, away.token, "0" * 32, 0, b"123") == 3

@@ -9,13 +9,22 @@ import httpx
 import pytest
 
 from kernel_backend.client import Client
-from kernel_backend.errors import DaylightError, Fenced, InvalidRequest, NoEnvironment, NotFound, Unauthenticated
+from kernel_backend.errors import (
+    DaylightError,
+    Fenced,
+    InvalidRequest,
+    NoEnvironment,
+    NotFound,
+    TooLarge,
+    Unauthenticated,
+)
 from kernel_backend.home import attempt_folder
 from kernel_backend.launch.folder import AttemptFolder
 from kernel_backend.model.cluster.pools import PoolSettings
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.launch.launch_spec import read_job
 from kernel_backend.model.reports import ArtifactSaved, NodeEnd
+from kernel_backend.service.verbs import staging
 from kernel_backend.snapshots.archive import digest
 from tests.api.served import TOKEN, Served, archive, submit, token_of
 from tests.support.world import until
@@ -128,6 +137,25 @@ def test_a_piece_beyond_the_limit_is_refused(client, token, folder):
     with pytest.raises(DaylightError, match="larger than 8 MiB"):
         client.stage_file(KEY, token, "rank-0.log", 0, b"x" * (8 * 2**20 + 1))
     assert not (folder / "rank-0.log").exists()
+
+
+@pytest.mark.parametrize(
+    "name", ["rank-2.log", "rank-00.log", "failure-7.json", "end-node-2.json", "launcher-node-99.log"]
+)
+def test_files_of_ranks_and_nodes_that_the_gang_does_not_have_are_refused(client, token, folder, name):
+    with pytest.raises(InvalidRequest, match="is no file that launchers of this gang send"):
+        client.stage_file(KEY, token, name, 0, b"{}")
+    assert not (folder / name).exists()
+
+
+def test_all_logs_of_an_attempt_have_one_limit(client, token, folder, monkeypatch):
+    monkeypatch.setattr(staging, "LIMIT", 10)
+    assert client.stage_file(KEY, token, "rank-0.log", 0, b"123456") == 6
+    with pytest.raises(TooLarge, match=r"launcher.log is too large: 4 B are left for it"):
+        client.stage_file(KEY, token, "launcher.log", 0, b"12345")
+    assert client.stage_file(KEY, token, "launcher.log", 0, b"1234") == 4
+    with pytest.raises(TooLarge, match=r"rank-0.log is too large: 6 B are left for it"):
+        client.stage_file(KEY, token, "rank-0.log", 6, b"7")
 
 
 def test_an_environment_without_a_lock_and_a_wheel_that_is_not_there_are_told(client, token):

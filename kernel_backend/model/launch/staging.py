@@ -12,7 +12,9 @@ VARIABLE = "DAYLIGHT_STAGING"  # environment variable of a job, with a StagingRe
 UNHEARD = "the service does not hear that"  # begin of a launcher's last line where it cannot reach the service
 SCRATCH = "DAYLIGHT_SCRATCH"  # environment variable of a job, with the folder for its files on the node's own disk
 PIECE = 2**20  # bytes of a file that are sent at once
-LIMIT = 4 * 2**30  # bytes of a log, or of an artifact, that the service takes
+LIMIT = 4 * 2**30  # bytes of an artifact, and of all logs of an attempt together, that the service takes
+MOST_ARTIFACTS = 10_000  # of a trial
+ARTIFACTS_LIMIT = 64 * 2**30  # bytes of all artifacts of a trial
 
 _NODE = r"(?:-node-[0-9]{1,5})?"
 _LOG = rf"(?:rank-[0-9]{{1,6}}|launcher{_NODE})\.log"
@@ -62,6 +64,17 @@ def is_end(name: str) -> bool:
 def is_staged(name: str) -> bool:
     """Return whether a file of an attempt's folder is one that launchers send to the service."""
     return re.fullmatch(FILE, name) is not None
+
+
+def is_of_gang(name: str, slots: int) -> bool:
+    """Return whether the numbers in a file's name are those of ranks and nodes of a gang with so many slots.
+
+    Examples
+    --------
+    >>> [is_of_gang(name, 2) for name in ("rank-1.log", "end.json", "rank-2.log", "rank-01.log", "end-node-9.json")]
+    [True, True, False, False, False]
+    """
+    return all(number == str(int(number)) and int(number) < slots for number in re.findall("[0-9]+", name))
 
 
 def news(size: int, offset: int, data: bytes) -> bytes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
@@ -15,20 +15,29 @@ from kernel_backend.durable import TEMPORARY, sync_folder
 from kernel_backend.errors import TooLarge
 from kernel_backend.model.launch.staging import LIMIT, news
 from kernel_backend.model.reports import ArtifactSaved
+from kernel_backend.model.sizes import size as format_size
 
 
-def append(path: Path, offset: int, data: bytes) -> int:
+def append(path: Path, offset: int, data: bytes, room: int = LIMIT) -> int:
     """Append to a file those of the bytes `data` that it does not have yet; return the file's size in bytes.
 
     `data` begins at the byte `offset` of the file, so that a repeated call adds nothing. A symbolic link that the user
-    may have put in place of the file is not followed. Raises OSError and TooLarge.
+    may have put in place of the file is not followed. Raises OSError, and TooLarge if the file would have more than
+    `room` bytes.
     """
     with _opened(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND) as (file, size):
         if new := news(size, offset, data):
-            if size + len(new) > LIMIT:
-                raise TooLarge(f"{path.name} is larger than {LIMIT // 2**30} GiB", limit=LIMIT)
+            if size + len(new) > room:
+                raise TooLarge(f"{path.name} is too large: {format_size(max(0, room))} are left for it", limit=room)
             file.write(new)
         return os.fstat(file.fileno()).st_size
+
+
+def sizes(folder: Path, but: str, among: Callable[[str], bool] = bool) -> list[int]:
+    """Return the sizes of the files in a folder whose names `among` accepts, except the file named `but`."""
+    with os.scandir(folder) as entries:
+        others = [each for each in entries if each.name != but and among(each.name)]
+        return [each.stat(follow_symlinks=False).st_size for each in others]
 
 
 def content_file(folder: Path, attempt: int, digest: str) -> Path:

@@ -14,11 +14,21 @@ from kernel_backend.errors import Fenced, InvalidRequest, NotFound, PlaceUnavail
 from kernel_backend.home import artifact_folder, attempt_folder
 from kernel_backend.launch.folder import AttemptFolder
 from kernel_backend.model.ids import AttemptId
-from kernel_backend.model.launch.staging import DIGEST, LIMIT, StagedArtifact, StagedFile, is_log, is_staged
+from kernel_backend.model.launch.staging import (
+    ARTIFACTS_LIMIT,
+    DIGEST,
+    LIMIT,
+    MOST_ARTIFACTS,
+    StagedArtifact,
+    StagedFile,
+    is_log,
+    is_of_gang,
+    is_staged,
+)
 from kernel_backend.model.reports import ArtifactSaved
 from kernel_backend.model.states import AttemptState
 from kernel_backend.service.notifier import Notifier
-from kernel_backend.service.verbs.staged_files import append, content_file, keep_content, sweep_contents
+from kernel_backend.service.verbs.staged_files import append, content_file, keep_content, sizes, sweep_contents
 from kernel_backend.snapshots.archive import Archive
 from kernel_backend.store.base import Store
 
@@ -50,12 +60,14 @@ class Staging:
         """Append `data` to the log `name` of an attempt, or replace the small JSON file `name` by it.
 
         Of data for a log, which begin at `offset`, bytes that the log has already are skipped, so that the call is
-        idempotent. Returns the file's size. Raises InvalidRequest for any other name, TooLarge for a log beyond its
-        limit, NotFound, and Fenced if the attempt is over.
+        idempotent. Returns the file's size. Raises InvalidRequest for any other name, also of a rank or node that the
+        gang does not have, TooLarge for a log if all logs together exceed their limit, NotFound, and Fenced if the
+        attempt is over.
         """
-        if not is_staged(name):
-            raise InvalidRequest(f"{name[:100]!r} is no file that launchers send")
         folder = await self.open(key)
+        slots = await asyncio.to_thread(_slots, folder)
+        if not (is_staged(name) and is_of_gang(name, slots)):
+            raise InvalidRequest(f"{name[:100]!r} is no file that launchers of this gang send")
         return StagedFile(size=await self._alone(key, folder.path / name, partial(_write, folder, name, offset, data)))
 
     async def write_artifact(self, key: AttemptId, digest: str, offset: int, data: bytes) -> StagedFile:
@@ -119,10 +131,16 @@ def _is_staged_attempt(folder: AttemptFolder) -> bool:
         return False
 
 
+def _slots(folder: AttemptFolder) -> int:
+    job = folder.job()
+    return max(job.config.slots, sum(len(share.slots) for share in job.placement))
+
+
 def _write(folder: AttemptFolder, name: str, offset: int, data: bytes) -> int:
     """Append a piece to the log `name` in an attempt's folder, or replace the small file `name`; return the size."""
     if is_log(name):
-        return append(folder.path / name, offset, data)
+        others = sum(sizes(folder.path, name, is_log))
+        return append(folder.path / name, offset, data, LIMIT - others)
     folder.write(name, data)
     return len(data)
 
@@ -130,14 +148,25 @@ def _write(folder: AttemptFolder, name: str, offset: int, data: bytes) -> int:
 def _write_content(content: Path, offset: int, data: bytes) -> int:
     """Write a piece of an artifact to its temporary file; on an error remove the file, which frees its space."""
     content.parent.mkdir(parents=True, exist_ok=True)
+    others = _others(content)
     try:
-        return append(content, offset, data)
+        return append(content, offset, data, min(LIMIT, ARTIFACTS_LIMIT - sum(others)))
     except (OSError, TooLarge):
         content.unlink(missing_ok=True)
         raise
 
 
+def _others(content: Path) -> list[int]:
+    """Return the sizes of a trial's other artifacts; raise TooLarge if it cannot have one more."""
+    found = sizes(content.parent, content.name)
+    if len(found) >= MOST_ARTIFACTS:
+        raise TooLarge(f"this trial has {len(found):,} artifacts, and no more are taken", limit=MOST_ARTIFACTS)
+    return found
+
+
 def _keep(content: Path, attempt: int, saved: ArtifactSaved) -> int | None:
     content.parent.mkdir(parents=True, exist_ok=True)
     sweep_contents(content.parent, attempt)
+    if not (content.parent / saved.name).exists():
+        _others(content)
     return keep_content(content, saved)
