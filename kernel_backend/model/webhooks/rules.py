@@ -21,15 +21,27 @@ HIDDEN = "***"
 SECRET = "whsec_"  # prefix of a secret: the rest is its key in base64
 _LONGEST_SHOWN = 12  # characters of a path's segment; longer ones are often tokens
 _KEY_BYTES = (24, 64)
-_METADATA = ipaddress.ip_address("fd00:ec2::254")  # a cloud's server of credentials, which is not link-local
+# Clouds' servers of credentials that are not link-local: of Alibaba (among carriers' NAT), Oracle and Azure; by IPv6
+# of AWS, Oracle, Google and Scaleway.
+_CREDENTIALS = [
+    ipaddress.ip_network(each)
+    for each in (
+        *("100.64.0.0/10", "192.0.0.0/24", "168.63.129.16"),
+        *("fd00:ec2::/32", "fd00:c1::/32", "fd20:ce::/32", "fd00:42::/32"),
+    )
+]
+_NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
+_Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 _ADDRESS = re.compile(r"[^@\s,;:<>\"()\[\]\\%?&]{1,64}@[A-Za-z0-9.-]{1,253}")
 
 
 class HostRules(Record):
     """Hosts to which messages may be sent; empty `hosts` allow all.
 
-    A host is a name or a pattern such as `*.example.org`. If `inside` is False, addresses within this machine and
-    link-local ones are refused, unless `hosts` lists the host without a wildcard.
+    A host is a name or a pattern such as `*.example.org`. If `inside` is False, addresses that are not reachable from
+    the whole internet are refused, unless `hosts` lists the host; addresses within this machine, link-local ones and
+    those of clouds' credentials, unless it does so without a wildcard; and mail goes to listed domains alone, since its
+    text is the users' and its receivers have not asked for it.
     """
 
     hosts: tuple[str, ...] = ()
@@ -49,6 +61,8 @@ def check_url(url: str, rules: HostRules) -> None:
         raise InvalidRequest(f"url: names no host: {ascii(redacted(url))[:100]}")
     if not _is_listed(host, rules):
         raise InvalidRequest(f"{host} is no host that this service may send to: {', '.join(rules.hosts)}")
+    if parts.scheme == "mailto" and not rules.inside and not rules.hosts:
+        raise InvalidRequest(f"no mail may go to {host}: an admin lists its domain in c.Daylight.webhook_hosts")
     try:
         address = ipaddress.ip_address(host)
     except ValueError:
@@ -72,11 +86,30 @@ def address_problem(host: str, address: str, rules: HostRules) -> str:
         return f"{host} is no host that this service may send to"
     if rules.inside or host in map(str.lower, rules.hosts):
         return ""
-    found = ipaddress.ip_address(address.partition("%")[0])
-    found = getattr(found, "ipv4_mapped", None) or found
-    if found.is_loopback or found.is_link_local or found.is_unspecified or found.is_multicast or found == _METADATA:
-        return f"{host} is {found}, an address within this machine: messages go to other machines"
+    found = _embedded(ipaddress.ip_address(address.partition("%")[0]))
+    if _is_inside(found):
+        return (
+            f"{host} is {found}, an address within this machine or of a cloud's credentials: "
+            "messages go to other machines"
+        )
+    if not found.is_global and not rules.hosts:
+        return f"{host} is {found}, an address of a private network: an admin lists its host in webhook_hosts"
     return ""
+
+
+def _embedded(address: _Address) -> _Address:
+    """Return the IPv4 address that an IPv6 address embeds and leads to; the address itself if it embeds none."""
+    if isinstance(address, ipaddress.IPv4Address):
+        return address
+    if address in _NAT64:
+        return ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
+    teredo = address.teredo[1] if address.teredo else None
+    return address.ipv4_mapped or address.sixtofour or teredo or address
+
+
+def _is_inside(address: _Address) -> bool:
+    special = address.is_loopback or address.is_link_local or address.is_unspecified or address.is_multicast
+    return special or address.is_reserved or any(address in each for each in _CREDENTIALS)
 
 
 def redacted(url: str) -> str:

@@ -19,7 +19,8 @@ class OutboxSettings(Configurable):
     webhook_hosts = List(
         Unicode(),
         help="hosts to which webhooks and mail may go, such as hooks.example.org or *.example.org; all by default. "
-        "Under a hub, addresses of the service's own machine are refused unless they are listed without *",
+        "Under a hub, mail goes only to listed domains, addresses of private networks are refused unless their host is "
+        "listed, and those of the service's own machine and of clouds' credentials unless it is listed without *",
     ).tag(config=True)
     smtp_url = Unicode(
         help="server that sends mail: smtp://host, smtps:// or smtp+starttls://user:password@host:port; none by default"

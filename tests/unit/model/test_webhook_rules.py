@@ -24,6 +24,7 @@ from kernel_backend.model.webhooks.rules import (
 )
 
 ALL, HUB = HostRules(), HostRules(inside=False, mail=True)
+NETWORK = HostRules(hosts=("*",), inside=False)
 SITE = HostRules(hosts=("*.example.org", "localhost"), inside=False, mail=True)
 
 
@@ -32,10 +33,16 @@ SITE = HostRules(hosts=("*.example.org", "localhost"), inside=False, mail=True)
     [
         ("https://example.org/hook?room=1", HUB),
         ("http://127.0.0.1:8000/", ALL),
-        ("http://10.1.2.3/", HUB),
+        ("http://93.184.216.34/", HUB),
+        ("http://[64:ff9b::5db8:d822]/", HUB),  # 93.184.216.34 through NAT64
+        ("http://[2606:4700::1111]/", HUB),
+        ("http://10.1.2.3/", ALL),
+        ("http://10.1.2.3/", NETWORK),
+        ("http://[fd12::1]/", NETWORK),
         ("https://user:word@hooks.example.org:8443/a", SITE),
         ("http://localhost/", SITE),
         ("mailto:dave@mail.example.org", SITE),
+        ("mailto:dave@example.org", HostRules(mail=True)),
     ],
 )
 def test_what_rules_allow_is_allowed(url: str, rules: HostRules) -> None:
@@ -62,6 +69,7 @@ def test_what_rules_allow_is_allowed(url: str, rules: HostRules) -> None:
         ("https://example.org.evil.net/", SITE, "is no host that this service may send to"),
         ("mailto:dave@evil.net", SITE, "evil.net is no host"),
         ("mailto:dave@example.org", ALL, "sends no mail"),
+        ("mailto:dave@example.org", HUB, r"an admin lists its domain in c\.Daylight\.webhook_hosts"),
         ("mailto:dave@example.org?bcc=eve@example.org", HUB, "names no host"),
         ("mailto:dave@example.org,eve@example.org", HUB, "names no host"),
     ],
@@ -69,6 +77,32 @@ def test_what_rules_allow_is_allowed(url: str, rules: HostRules) -> None:
 def test_what_rules_do_not_allow_is_refused_with_the_reason(url: str, rules: HostRules, reason: str) -> None:
     with pytest.raises(InvalidRequest, match=reason):
         check_url(url, rules)
+
+
+INSIDE = (
+    *("100.100.100.200", "100.64.0.1", "192.0.0.192", "168.63.129.16", "169.254.169.254", "240.0.0.1", "224.0.0.1"),
+    *("fd20:ce::254", "fd00:ec2::254", "fd00:ec2::23", "fd00:c1::a9fe:a9fe", "fd00:42::42", "fe80::a9fe:a9fe"),
+    *("64:ff9b::a9fe:a9fe", "64:ff9b::6464:64c8", "::ffff:168.63.129.16", "2002:a9fe:a9fe::1", "2002:7f00:1::"),
+    *("2001:0:4136:e378:8000:63bf:5601:5601", "::7f00:1"),  # Teredo, and IPv4-compatible
+)
+
+
+@pytest.mark.parametrize("address", INSIDE)
+@pytest.mark.parametrize("rules", [HUB, NETWORK])
+def test_addresses_of_credentials_and_of_the_machine_are_refused_in_all_forms(address: str, rules: HostRules) -> None:
+    url = f"http://[{address}]/" if ":" in address else f"http://{address}/"
+    with pytest.raises(InvalidRequest, match="within this machine or of a cloud's credentials"):
+        check_url(url, rules)
+    assert "within this machine" in address_problem("hooks.example.org", address, SITE)
+
+
+PRIVATE = ("10.1.2.3", "172.16.0.1", "192.168.1.1", "198.18.0.1", "fd12::1", "64:ff9b::a01:203", "2002:c0a8:101::")
+
+
+@pytest.mark.parametrize("address", PRIVATE)
+def test_addresses_of_private_networks_are_refused_unless_an_admin_lists_their_hosts(address: str) -> None:
+    assert "lists its host in webhook_hosts" in address_problem("hooks.example.org", address, HUB)
+    assert address_problem("hooks.example.org", address, SITE) == ""
 
 
 def test_a_name_may_not_lead_into_the_machine_unless_an_admin_lists_it() -> None:
