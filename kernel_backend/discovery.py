@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import importlib.util
 import json
+import math
 import os
 import secrets
 import signal
@@ -17,7 +18,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, NamedTuple
@@ -28,13 +29,17 @@ from kernel_backend.errors import Conflict, ServiceUnreachable
 from kernel_backend.home import home as default_home
 from kernel_backend.home import writing
 
-START_LIMIT = 30.0  # for a service to listen
+START_LIMIT = 30.0  # for a service to listen, where a page waits for it
+TOLD_S = 3.0  # before a caller that waits for a service is told so
 END_LIMIT = 60.0  # for a service to end
 LOG_LIMIT = 5_000_000  # bytes of service.log, after which it is truncated
 # Modules of the [server] extra, and environment variables that a service must not inherit from a kernel.
 # DAYLIGHT_ATTEMPT marks an attempt's processes: a service with it would be killed together with that attempt.
 _NEEDED = ("alembic", "sqlalchemy", "tornado", "traitlets")
 _KERNEL_ONLY = ("MPLBACKEND", "JPY_PARENT_PID", "JPY_SESSION_NAME", "DAYLIGHT_ATTEMPT")
+
+
+Say = Callable[[str], None]
 
 
 class CannotStart(ServiceUnreachable):
@@ -79,27 +84,100 @@ def find(home: Path | None = None) -> Address | None:
     return Address(noted.url, token, noted.pid, (home / "token").stat().st_uid)
 
 
-def start(home: Path | None = None, limit: float = START_LIMIT) -> Address:
+def start(home: Path | None = None, limit: float = math.inf, say: Say = lambda text: None) -> Address:
     """Return the address of a home directory's service; it is started if needed, and outlives this process.
 
-    If two callers start a service at once, one process gets the lock and the other exits; both get the same address.
-    Raises CannotStart, with the end of the log, if no service runs within `limit` seconds.
+    Of several callers one starts a service, and the others wait for that. A caller waits as long as the service is
+    starting, at most `limit` seconds, and calls `say` with what it waits for after some seconds. Raises CannotStart,
+    with the end of the log, if the service fails to start or takes longer than `limit`.
     """
     if found := find(home):
         return found
     home = home or default_home()
-    process = _spawn(home)
-    deadline = time.monotonic() + limit
-    while time.monotonic() < deadline:
+    wait, awaited = _Wait(home, limit, say), ""
+    while True:
+        with _starting(home) as starter:
+            said = starter.said()
+            if starter.ours and awaited and said == f"{awaited} failed":
+                raise CannotStart(f"Daylight's service could not start. {_last_words(home)}")
+            if starter.ours and not find(home) and _lock_is_free(home):
+                _start(home, starter, wait)
         if found := find(home):
             return found
+        if not starter.ours:
+            awaited = said
+            _check_machine(home, said.partition(" ")[0])
+        elif (noted := _noted(home)) is not None and not _lock_is_free(home):
+            _check_machine(home, noted.machine)
+        wait.a_little(awaited)
+
+
+def _start(home: Path, starter: _Starter, wait: _Wait) -> None:
+    """Start a service, and return when it is announced, or has left because another process serves the home."""
+    process = _spawn(home, starter.file)
+    name = f"{socket.gethostname()} {process.pid}"
+    starter.say(name)
+    while not find(home):
         code = process.poll()
         if code:
+            starter.say(f"{name} failed")
             raise CannotStart(f"Daylight's service could not start. {_last_words(home)}")
-        if code == 0:  # the lock is held: by a service that will announce itself soon, or by one about to exit
-            process = _spawn(home)
+        if code == 0:
+            return
+        wait.a_little(name)
+
+
+class _Starter(NamedTuple):
+    """Lock of the process that starts a service: the service inherits its file, and so holds the lock until it ends.
+
+    The file says which process starts, as `node17 1234`, or `node17 1234 failed`.
+    """
+
+    file: IO[str]
+    ours: bool  # this process has the lock, and so may start a service
+
+    def said(self) -> str:
+        """Return what the file says."""
+        return os.pread(self.file.fileno(), 100, 0).decode(errors="replace")
+
+    def say(self, text: str) -> None:
+        """Replace what the file says."""
+        os.ftruncate(self.file.fileno(), 0)
+        os.pwrite(self.file.fileno(), text.encode(), 0)
+
+
+@contextmanager
+def _starting(home: Path) -> Iterator[_Starter]:
+    """Try to get the lock of the process that starts a home directory's service, for the block."""
+    with writing(home):
+        opened = os.open(home / "service.starting", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    with os.fdopen(opened, "r+") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield _Starter(file, ours=False)
+        else:
+            yield _Starter(file, ours=True)
+
+
+class _Wait:
+    """Pauses of a caller that waits for a service, until `limit` seconds have passed."""
+
+    def __init__(self, home: Path, limit: float, say: Say) -> None:
+        self._home, self._limit, self._say = home, limit, say
+        self._began, self._told = time.monotonic(), False
+
+    def a_little(self, starter: str) -> None:
+        """Sleep for a moment; `starter` is the process that starts the service, "" if one is on its way out."""
+        waited = time.monotonic() - self._began
+        if waited > self._limit:
+            late = f"Daylight's service did not start within {self._limit:g} s. "
+            raise CannotStart(late + _last_words(self._home))
+        if waited > TOLD_S and not self._told:
+            self._told = True
+            what = f"is starting (process {starter.split()[1]})" if starter else "is about to end, to be started anew"
+            self._say(f"Daylight's service {what}; waiting for it. Its log is {self._home / 'service.log'}")
         time.sleep(0.05)
-    raise CannotStart(f"Daylight's service did not start within {limit:g} s. {_last_words(home)}")
 
 
 @contextmanager
@@ -227,13 +305,17 @@ def _read(path: Path) -> str:
         return ""
 
 
-def _spawn(home: Path) -> subprocess.Popen[bytes]:
-    noted = _noted(home)
-    if noted is not None and noted.machine != socket.gethostname() and not _lock_is_free(home):
+def _check_machine(home: Path, machine: str) -> None:
+    """Raise CannotStart if `machine`, where the service of a home directory runs or starts, is another one."""
+    if machine not in ("", socket.gethostname()):
         raise CannotStart(
-            f"Daylight's service for {home} runs on {noted.machine} and listens only there: "
+            f"Daylight's service for {home} runs on {machine} and listens only there: "
             "work on that machine, or set DAYLIGHT_HOME to a folder of this one"
         )
+
+
+def _spawn(home: Path, lock: IO[str]) -> subprocess.Popen[bytes]:
+    """Start a service as a detached process, which inherits the file `lock`."""
     environment = {name: value for name, value in os.environ.items() if name not in _KERNEL_ONLY}
     command = [_interpreter(home), "-P", "-m", "kernel_backend"]
     with writing(home):
@@ -247,6 +329,7 @@ def _spawn(home: Path) -> subprocess.Popen[bytes]:
             stdout=log,
             stderr=log,
             start_new_session=True,
+            pass_fds=[lock.fileno()],
         )
 
 

@@ -11,13 +11,14 @@ from kernel_backend.commands.answer import Answer, Text
 from kernel_backend.commands.verb import JSON, Call, Verb
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.home import home
+from kernel_backend.reconnect import to_stderr
 
 # Other users can read a browser's command line, so it names this file, which only its owner can read.
 REDIRECT = '<!doctype html><meta http-equiv="refresh" content="0; url={url}"><title>Daylight</title>'
 
 
 def _open(call: Call) -> Answer:
-    address = discovery.find() or discovery.start()
+    address = discovery.start(say=to_stderr)
     if not address.pid:
         raise InvalidRequest("the hub serves this page, and signs you in: choose Services, then daylight, in its menu")
     Client(lambda: address).health()  # checks that the service itself listens, before the page's server gets the token

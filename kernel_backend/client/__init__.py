@@ -55,7 +55,7 @@ class Client(ClusterCalls, NoticeCalls, AttemptCalls, MeasuredCalls):
     @classmethod
     def connect(cls, start: bool = True, home: Path | None = None) -> Self:
         """Return a client of this user's service, started if needed; without `start`, raise ServiceUnreachable."""
-        locate: Locate = (lambda: discovery.start(home)) if start else (lambda: _running(home))
+        locate: Locate = (lambda: discovery.start(home, say=to_stderr)) if start else (lambda: _running(home))
         locate()
         return cls(locate)
 

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import IO
 
 import psutil
 import pytest
@@ -110,6 +111,93 @@ def test_many_who_start_at_once_find_one_service(home):
         found = list(callers.map(lambda _: discovery.start(home), range(4)))
     assert len(set(found)) == 1
     until(lambda: serving(home) == [found[0].pid], "the others are on their way out")
+
+
+def test_one_of_many_who_start_at_once_starts_it_and_the_others_wait(home, monkeypatch):
+    started: list[Path] = []
+    spawn = discovery._spawn
+
+    def counted(home: Path, lock: IO[str]) -> subprocess.Popen[bytes]:
+        started.append(home)
+        return spawn(home, lock)
+
+    monkeypatch.setattr(discovery, "_spawn", counted)
+    with ThreadPoolExecutor(8) as callers:
+        found = list(callers.map(lambda _: discovery.start(home), range(8)))
+    assert len(set(found)) == 1
+    assert len(started) == 1
+    os.kill(found[0].pid, signal.SIGKILL)
+    until(lambda: discovery.find(home) is None, "it is gone")
+    with ThreadPoolExecutor(8) as callers:
+        after = set(callers.map(lambda _: discovery.start(home), range(8)))
+    assert len(after) == 1
+    assert len(started) == 2, "the lock was given back by the death of the service"
+
+
+SLOW = """
+import os, sys, time
+from pathlib import Path
+from typing import IO
+home = Path(os.environ["DAYLIGHT_HOME"])
+(home / "pid").write_text(str(os.getpid()))
+while not (home / "go on").exists():
+    time.sleep(0.01)
+print("the database has no room", flush=True)
+sys.exit(int((home / "go on").read_text()))
+"""
+
+
+@pytest.fixture
+def slow(home, monkeypatch, tmp_path):
+    """Provide a service in whose place a program starts that waits for a file, and says why it cannot start."""
+    program = tmp_path / "python"
+    program.write_text(f"#!/bin/sh\nexec {sys.executable} {tmp_path / 'slow.py'}\n")
+    (tmp_path / "slow.py").write_text(SLOW)
+    program.chmod(0o755)
+    monkeypatch.setattr(discovery, "_interpreter", lambda home: str(program))
+    monkeypatch.setattr(discovery, "TOLD_S", 0.0)
+    return home
+
+
+def pid_of(slow: Path) -> str:
+    """Return the number of the newest process that began to start; "" if none has said it yet."""
+    return (slow / "pid").read_text() if (slow / "pid").exists() else ""
+
+
+def test_who_waits_is_told_what_for_and_that_it_failed(slow):
+    told: list[str] = []
+    with ThreadPoolExecutor(3) as callers:
+        waiting = [callers.submit(discovery.start, slow, say=told.append) for _ in range(3)]
+        until(lambda: len(told) == 3 and pid_of(slow), "each is told what it waits for")
+        pid = pid_of(slow)
+        (slow / "go on").write_text("1")
+        for each in waiting:
+            with pytest.raises(CannotStart, match=r"(?s)could not start\. The end of .*the database has no room"):
+                each.result()
+    assert any(
+        f"is starting (process {pid}); waiting for it. Its log is {slow / 'service.log'}" in each for each in told
+    )
+
+
+def test_a_starter_that_dies_is_replaced_by_one_who_waits(slow):
+    child = "from kernel_backend import discovery; import sys; discovery._interpreter = lambda home: sys.argv[1]; "
+    child += "from pathlib import Path; discovery.start(Path(sys.argv[2]))"
+    program = discovery._interpreter(slow)
+    with subprocess.Popen([sys.executable, "-c", child, program, str(slow)]) as starter:
+        until(lambda: pid_of(slow), "it starts a service")
+        first = int(pid_of(slow))
+        with ThreadPoolExecutor(1) as callers:
+            told: list[str] = []
+            waiting = callers.submit(discovery.start, slow, say=told.append)
+            until(lambda: told, "it waits")
+            starter.kill()
+            starter.wait()
+            assert not waiting.done(), "what was started goes on"
+            os.kill(first, signal.SIGKILL)
+            until(lambda: pid_of(slow) not in ("", str(first)), "it starts another")
+            (slow / "go on").write_text("1")
+            with pytest.raises(CannotStart):
+                waiting.result()
 
 
 def test_a_second_service_goes_away_and_tells_where_the_first_is(running):
