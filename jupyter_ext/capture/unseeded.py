@@ -49,13 +49,15 @@ def unseeded(executed: Executed, sliced: Slice, namespace: Mapping[str, object] 
     """Capture the notebook values that the submitted cell needs and that would differ if computed again.
 
     This includes data that the cell changes. Initial weights of a torch module are not captured: the job draws them
-    with its own seed, unless a cell has trained the module. Data of a training loop that cannot be sent has a note.
+    with its own seed, unless a cell has trained the module. It also makes what belongs to such a module that the cell
+    uses: an optimizer, a schedule, a copy of its weights. Data of a training loop that cannot be sent has a note.
     """
     found, history = Unseeded(), sliced.history
     doubtful = (history.by_chance | history.by_hash) & sliced.needed
     if namespace is None or not doubtful:
         return found
     compared = sliced.compared
+    learnt = {each for each in {*compared, *sliced.taken_over} & namespace.keys() if _holds_learnt(namespace[each])}
     for name in dict.fromkeys([*compared, *sliced.taken_over]):
         makers = sliced.makers(name) & sliced.needed if name in namespace else set[int]()
         if not makers & doubtful:
@@ -63,7 +65,8 @@ def unseeded(executed: Executed, sliced: Slice, namespace: Mapping[str, object] 
         of_loop = sliced.trains and _is_data(namespace[name])
         if name in compared and not of_loop:
             trained = any(_TRAINS.search(executed.text(time)) for time in makers)
-            names = [name] if trained or not _is_learnt(namespace[name]) else []
+            belongs = _holds_learnt(namespace[name]) or bool(_read_last(name, sliced) & learnt)
+            names = [name] if trained or not belongs else []
         else:
             names = _origins(name, makers, sliced, namespace)
         for each in names:
@@ -142,6 +145,20 @@ def _is_of_plain_kind(value: object) -> bool:
     if kind.__module__ == "builtins":
         return isinstance(value, _PLAIN)
     return kind.__module__.partition(".")[0] in _PACKAGES or (kind.__module__, kind.__name__) == ("torch", "Tensor")
+
+
+def _read_last(name: str, sliced: Slice) -> set[str]:
+    """Return the names that the statement reads which bound `name` last before the submitted cell."""
+    times = [time for time in sliced.history.binders.get(name, ()) if time < sliced.start]
+    return sliced.history.executed[times[-1]].now if times else set()
+
+
+def _holds_learnt(value: object) -> bool:
+    """Return True if a value is, or holds, a torch module or an optimizer, as a schedule does.
+
+    Sent by itself, it would have another one than the job.
+    """
+    return any(map(_is_learnt, _parts(value)))
 
 
 def _holds_weights(value: object) -> bool:

@@ -247,3 +247,37 @@ def test_data_for_a_loop_that_is_too_large_is_drawn_by_the_job_with_a_note(monke
 def test_a_value_that_travels_by_itself_is_no_option_that_nothing_uses(monkeypatch: pytest.MonkeyPatch):
     cells = ["words = 'a b c'.split()", "x = list(set(words))", "y = {word: 1 for word in x}", "z = lambda: y"]
     assert not any("--capture" in each for each in captured(monkeypatch, cells, "x").warnings)
+
+
+BUILD = """def build():
+    net = nn.Linear(1, 1)
+    opt = torch.optim.SGD(net.parameters(), 0.1)
+    return net, opt, StepLR(opt, 1)
+net, opt, steps = build()"""
+HANDED_OVER = (
+    "def model(): return net\ndef optimizer(): return opt\ndef schedule(): return steps\ndef more(): return {}"
+)
+
+
+@pytest.mark.parametrize(
+    ("cell", "more"),
+    [
+        ("more = torch.optim.swa_utils.AveragedModel(net)", "more.module"),
+        ("class Run:\n    def __init__(self): self.opt = opt\nmore = Run()", "more.opt.param_groups[0]"),
+        ("more = [net, opt]", "more[0]"),
+        ("more = {key: value.clone() for key, value in net.state_dict().items()}", "more['weight']"),
+    ],
+)
+@pytest.mark.parametrize("build", [MODEL, BUILD])
+def test_what_belongs_to_a_module_is_made_with_it(monkeypatch: pytest.MonkeyPatch, build: str, cell: str, more: str):
+    capture = of_loop(monkeypatch, [build, cell], HANDED_OVER.format(more))
+    assert (capture.problems, capture.drawn) == ((), ())
+    job = types.ModuleType("definition")
+    exec(capture.source, vars(job))
+    assert job.schedule().optimizer is job.optimizer()
+    assert next(iter(job.model().parameters())) is job.optimizer().param_groups[0]["params"][0]
+
+
+def test_what_a_module_that_stays_behind_has_computed_is_sent(monkeypatch: pytest.MonkeyPatch):
+    capture = of_loop(monkeypatch, ["net = nn.Linear(1, 1)", "x = net(torch.ones(1)).detach()"], USE.format("x"))
+    assert capture.drawn == ("x",)
