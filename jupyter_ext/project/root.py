@@ -26,10 +26,11 @@ class ProjectPlace(NamedTuple):
 def place_of(folder: Path, cwd: Path | None = None) -> ProjectPlace:
     """Return the project's root and working folder; the root is the nearest parent with .git or pyproject.toml.
 
-    Without such a parent it is `folder` itself. `cwd` is the job's working folder, if it differs from `folder`; it is
-    ignored if it is not below the root.
+    Without such a parent it is `cwd`, the job's working folder, if `folder` is below that, else `folder` itself. `cwd`
+    is ignored if it is not below the root.
     """
     folder = Path(os.path.abspath(folder))
-    root = next((each for each in (folder, *folder.parents) if any((each / mark).exists() for mark in _MARKS)), folder)
+    top = folder if cwd is None or not folder.is_relative_to(cwd) else cwd
+    root = next((each for each in (folder, *folder.parents) if any((each / mark).exists() for mark in _MARKS)), top)
     place = ProjectPlace(root, folder)
     return ProjectPlace(root, cwd) if cwd is not None and place.below(cwd) is not None else place

@@ -161,6 +161,20 @@ def test_a_script_travels_with_its_modules_and_the_files_that_the_line_names(pro
     assert "torchrun is left out" in found.warnings[0]
 
 
+@pytest.mark.parametrize("marked", [True, False])
+def test_modules_next_to_the_folder_of_a_script_travel_from_where_the_command_runs(project: Path, marked: bool) -> None:
+    if not marked:
+        (project / "pyproject.toml").unlink()
+    added = "import os, sys\nsys.path.append(os.path.join(os.path.dirname(__file__), '../pkg'))\nimport data\n"
+    (project / "src" / "train.py").write_text(f"{added}{LOOP}")
+    found = captured("python src/train.py --config=conf.yaml")
+    assert sorted(found.travelling.files) == ["project/conf.yaml", "project/pkg/data.py", "project/src/train.py"]
+    assert found.travelling.project is not None
+    assert (found.travelling.project.root, found.travelling.project.cwd) == (str(project), ".")
+    assert found.definition.command is not None
+    assert found.definition.command.program == "src/train.py"
+
+
 def test_a_script_for_another_python_travels_and_its_packages_are_unknown(project: Path) -> None:
     (project / "other").mkdir()
     (project / "other" / "python3").symlink_to(sys.executable)
