@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from importlib.machinery import ModuleSpec
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import xxhash
 
@@ -28,6 +28,7 @@ class Imported:
     def __init__(self) -> None:
         self._known: dict[str, object] = {}  # checked modules: name -> spec at that time
         self._seen: dict[str, _Import] = {}
+        self._times: dict[str, float] = {}  # by autoreload, when `look` was called last
 
     def look(self) -> None:
         """Record a digest of the source of each project module that was imported or reloaded since the last call."""
@@ -41,6 +42,12 @@ class Imported:
                     origin = str(spec.origin)
                     if origin.endswith(".py") and not is_installed(origin):
                         self._seen[name] = _Import(spec, Path(origin), _digest(Path(origin)))
+        times = _autoreload_times()
+        for name in self._seen.keys() & times.keys() & self._times.keys():
+            seen = self._seen[name]
+            if times[name] != self._times[name] and times[name] == _time(seen.file):
+                self._seen[name] = seen._replace(digest=_digest(seen.file))
+        self._times = times
 
     def changed(self, files: Mapping[str, Path]) -> Iterator[str]:
         """Yield a warning for each module in `files` (name -> file) whose file changed since the kernel imported it."""
@@ -58,6 +65,25 @@ def _spec(module: object) -> object:
     try:
         return object.__getattribute__(module, "__dict__").get("__spec__")
     except AttributeError:  # sys.modules may contain other objects
+        return None
+
+
+def _autoreload_times() -> dict[str, float]:
+    """Return the times of change of the files that IPython's autoreload has loaded, by module.
+
+    It updates functions in place, so that the module's spec stays.
+    """
+    shell: Any = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    magics = shell.magics_manager.registry.get("AutoreloadMagics") if shell is not None else None
+    reloader = getattr(magics, "_reloader", None)
+    failed = set(getattr(reloader, "failed", {}).values())
+    return {name: time for name, time in getattr(reloader, "modules_mtimes", {}).items() if time not in failed}
+
+
+def _time(file: Path) -> float | None:
+    try:
+        return file.stat().st_mtime
+    except OSError:
         return None
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from IPython.core.interactiveshell import InteractiveShell
 
 from jupyter_ext.project import Imported, ProjectFiles, collect, place_of
 
@@ -244,6 +245,29 @@ def test_a_file_that_changed_after_the_kernel_imported_it_is_told_until_it_is_lo
     assert said.startswith("helpers.py has changed since this kernel imported it: the job gets the file as it is now")
     importlib.reload(helpers)
     assert list(kernel.changed(modules)) == []
+
+
+def test_a_file_that_autoreload_has_loaded_again_is_not_told(root: Path):
+    write(root, {"src/helpers.py": "def width():\n    return 1\n"})
+    shell, kernel = InteractiveShell.instance(), Imported()
+
+    def ran(line: str) -> object:
+        result = shell.run_cell(line).result
+        kernel.look()
+        return result
+
+    try:
+        ran("%load_ext autoreload\n%autoreload 2")
+        assert ran("import helpers\nhelpers.width()") == 1
+        ran("pass")  # after which functions are updated in place
+        modules = taken("import helpers").modules
+        write(root, {"src/helpers.py": "def width():\n    return 200\n"})
+        os.utime(root / "src/helpers.py", (2_000_000_000, 2_000_000_000))
+        assert list(kernel.changed(modules))  # no cell has run since
+        assert ran("helpers.width()") == 200
+        assert list(kernel.changed(modules)) == []
+    finally:
+        shell.clear_instance()
 
 
 @pytest.mark.parametrize(
