@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from gang import DIGITS, Trial
 
-from kernel_backend.model.reports import ArtifactSaved, Fact
+from kernel_backend.model.reports import ArtifactSaved, Fact, Started
 
 pytestmark = pytest.mark.distributed
 
@@ -170,6 +170,20 @@ def test_a_batch_without_a_target_is_the_input(tmp_path, name):
     first = ran.reports("training")[1]
     if name == "a dict of losses":
         assert first["loss"] == pytest.approx(first["near"] + first["far"])
+
+
+CENTERED = DIGITS.replace(
+    "def loss(output, target, pause=0.0):",
+    "center = torch.zeros(2)\ndef loss(output, target, pause=0.0):\n    global center\n"
+    "    center = 0.9 * center + 0.1 * output.detach().mean(0)\n    output = output - center",
+)
+
+
+def test_a_tensor_that_a_loss_keeps_between_batches_is_named_in_what_is_promised(tmp_path):
+    ran = Trial(tmp_path / "trial", source=CENTERED, epochs=1, slots=1).run()
+    assert ran.codes == [0], ran.logs()
+    (started,) = (each for each in ran.records if isinstance(each, Started))
+    assert started.guarantee.startswith("none: center: a function keeps it from batch to batch, each slot its own")
 
 
 # mixup as it is mostly written, in four items.

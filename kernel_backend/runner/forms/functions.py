@@ -39,6 +39,7 @@ from kernel_backend.runner.determinism import exactness
 from kernel_backend.runner.determinism.digests import weights
 from kernel_backend.runner.determinism.generators import OwnGenerators
 from kernel_backend.runner.determinism.random_states import RandomStates
+from kernel_backend.runner.determinism.reachability import assigned_tensors
 from kernel_backend.runner.first_epoch import FirstEpoch
 from kernel_backend.runner.gradients.tree import shares_of
 from kernel_backend.runner.logical_ranks import LogicalRanks
@@ -79,6 +80,12 @@ class FunctionsTraining:
         guarantee = exactness.guarantee(rank.config, rank.ranks.size, rank.device, functions.asks_rank, generators)
         if training.train.is_stream and functions.needs_model("train_data"):
             guarantee = "none: train_data() reads a stream with the model, one batch ahead of the steps"
+        called = {each.role: each.function for each in training.objectives}
+        if kept := assigned_tensors({**called, "loss": training.loss, "augment": training.augment}):
+            guarantee = (
+                f"none: {', '.join(kept)}: a function keeps it from batch to batch, each slot its own, and no "
+                "checkpoint has it: make it a buffer (register_buffer) of the model, or of a module that it calls"
+            )
         rank.say_started(
             steps_per_epoch=training.train.per_epoch,
             total_steps=training.total_steps,
