@@ -12,7 +12,7 @@ from itertools import accumulate
 from pathlib import Path
 
 from jupyter_ext.capture.problems import Problem, cell_of
-from jupyter_ext.project.beside import named_beside
+from jupyter_ext.project.data_files import data_files
 from jupyter_ext.project.files import Tree
 from jupyter_ext.project.ignored import Ignored
 from jupyter_ext.project.imports import Import, added_folders, imports, touches_path
@@ -22,7 +22,7 @@ from kernel_backend.model.sizes import size as size_text
 from kernel_backend.model.snapshot import PROJECT, Project
 
 LIMIT = 64_000_000  # bytes, by default
-BESIDE_LIMIT = 16_000_000  # bytes of a data file that travels because a module names it by its own place
+DATA_LIMIT = 16_000_000  # bytes of a data file that travels because a module names it by its own place
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ def collect(
         collector.check(imported)
     collector.follow(imported)
     if search:
-        collector.beside(tree, search[0], "the program")
+        collector.add_data(tree, search[0], "the program")
     for each in include:
         collector.include(each)
     return collector.read(limit)
@@ -143,7 +143,7 @@ class _Collector:
         if found.file not in self.sizes:  # a module outside of packages, or one that is ignored but imported
             self._file(found.file)
         tree = _parsed(found.file)
-        self.beside(tree, found.file.parent, self._name(found.file))
+        self.add_data(tree, found.file.parent, self._name(found.file))
         return imports(tree, name if found.folders else name.rpartition(".")[0])
 
     def _tell_outside(self, found: FoundModule) -> None:
@@ -156,9 +156,9 @@ class _Collector:
 
     # Files
 
-    def beside(self, tree: ast.Module, folder: Path, module: str) -> None:
+    def add_data(self, tree: ast.Module, folder: Path, module: str) -> None:
         """Add small data files that a module in `folder` names by its own place; `module` is its name for users."""
-        for path in named_beside(tree, folder, self.place.root):
+        for path in data_files(tree, folder, self.place.root):
             if path.is_file() and self.tree.holds(path) and not self._ignored.file(path) and _small(path):
                 self._file(path)
             else:
@@ -201,7 +201,7 @@ class _Collector:
         left = [f"{self._name(each)} leads out of the project folder and does not travel" for each in self.tree.left]
         if sum(self.sizes.values()) > limit:
             self._problem("size", "project", self._too_large(limit))
-        left += self._left_beside()
+        left += self._data_left()
         files = {f"{PROJECT}/{self._name(path)}": data for path, data in self._read(self._within(limit))}
         project = None
         if self.sizes:
@@ -209,7 +209,7 @@ class _Collector:
             project = Project(root=str(self.place.root), cwd=cwd, paths=tuple(self.paths))
         return ProjectFiles(project, files, self.taken, (*self.warnings, *left), tuple(self.problems))
 
-    def _left_beside(self) -> Iterator[str]:
+    def _data_left(self) -> Iterator[str]:
         for path, module in self._staying.items():
             if not any(each.is_relative_to(path) for each in self.sizes):
                 name = os.path.relpath(path, self.place.cwd)
@@ -258,7 +258,7 @@ class _Collector:
 
 
 def _small(path: Path) -> bool:
-    return path.stat().st_size <= BESIDE_LIMIT
+    return path.stat().st_size <= DATA_LIMIT
 
 
 def _storable(path: Path) -> bool:

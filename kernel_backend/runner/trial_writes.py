@@ -21,8 +21,8 @@ from kernel_backend.runner.definition.step_files import caches_of, is_result
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 
 
-def claim(folder: Path, path: str, trial: int) -> int | None:
-    """Record in `folder` that a trial writes the file `path`; return the trial that was first, None if this one was."""
+def first_writer(folder: Path, path: str, trial: int) -> int | None:
+    """Record in `folder` that a trial writes the file `path`; return the trial that was first, if it is another."""
     record = folder / blake2b(os.fsencode(path), digest_size=16).hexdigest()
     try:
         record.symlink_to(str(trial))  # a link is created together with its text
@@ -73,7 +73,7 @@ class TrialWrites:
         if path in self._seen or not is_result(path, self._cwd, self._but):
             return
         self._seen.add(path)
-        first = claim(self._folder, path, self._job.trial)
+        first = first_writer(self._folder, path, self._job.trial)
         if first is not None:
             self.end()
             self._note(shared_text(os.path.relpath(path, self._cwd), first, self._job))

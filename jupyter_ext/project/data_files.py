@@ -9,7 +9,7 @@ from pathlib import Path
 _RESOURCES = ("importlib", "importlib.resources", "importlib_resources", "pkgutil")  # find a package's folder
 
 
-def named_beside(tree: ast.Module, folder: Path, root: Path) -> list[Path]:
+def data_files(tree: ast.Module, folder: Path, root: Path) -> list[Path]:
     """Return existing files and folders that a module names relative to its own place, by literals.
 
     `folder` has the module. Names such as `HERE` in `HERE = Path(__file__).parent` are followed. Paths are looked for
