@@ -56,6 +56,17 @@ def may_submit(who: Person) -> None:
         )
 
 
+def may_continue(who: Person, experiment: Experiment) -> None:
+    """Raise Forbidden unless the user may have an experiment trained further: who may submit, and for its group."""
+    may_submit(who)
+    group = experiment.group
+    if not who.admin and group not in (*who.groups, who.name):
+        raise Forbidden(
+            f"experiment #{experiment.number} counts for the group {group}, which you are not in any more: "
+            "you may pause, stop and delete it; submit it again for a group of yours to train it further"
+        )
+
+
 def sees(who: Person, experiment: Experiment) -> bool:
     """Return whether the user owns the experiment, is in its group, or is an admin."""
     return who.sees(experiment.owner, experiment.group)

@@ -31,7 +31,7 @@ from kernel_backend.model.views.curves import Curves
 from kernel_backend.model.views.overview import LogChunk, Overview
 from kernel_backend.model.views.search_status import SearchStatus
 from kernel_backend.model.webhooks.records import EndedExperiments
-from kernel_backend.service.access import changeable, may_submit, visible
+from kernel_backend.service.access import changeable, may_continue, visible
 from kernel_backend.service.admission import check_elastic, check_open, check_possible, check_workers
 from kernel_backend.service.audit import audit_entry
 from kernel_backend.service.context import Context
@@ -352,11 +352,11 @@ class Service:
         """Resume a paused experiment from its newest checkpoint, with another number of slots per gang if given.
 
         Raises Conflict if the slots are to change and the experiment is not paused, ImpossibleAsk if the gang could
-        never run, and Forbidden for users who may no longer submit. If the slots change, each trial that has begun gets
-        a note on how that affects its result.
+        never run, and Forbidden for users who may no longer submit, or are no longer in its group. If the slots change,
+        each trial that has begun gets a note on how that affects its result.
         """
         before = await changeable(self._store, who, number)
-        may_submit(who)
+        may_continue(who, before)
         check_open(before.config, await self._loop.cluster_state.now(), self._engine)
         if asked.slots is None or asked.model_dump() == before.config.model_dump(include={"slots", "least_slots"}):
             return await self._change(who, number, e.Resumed(), {ExperimentState.ACTIVE})

@@ -19,7 +19,10 @@ from kernel_backend.errors import Forbidden, NotFound
 from kernel_backend.model.cluster.directory import Directory
 from kernel_backend.model.cluster.people import Person
 from kernel_backend.model.diff import Rerun
+from kernel_backend.model.experiment import Config, Submission
 from kernel_backend.model.ids import AttemptId
+from kernel_backend.model.search.records import Search
+from kernel_backend.model.search.space import Choices, Parameter, Space
 from tests.api.people import PEOPLE, FakeHub
 from tests.api.served import Served, StillEngine, archive, submit, token_of
 from tests.api.test_every_route import EXAMPLES
@@ -267,6 +270,50 @@ def test_who_has_lost_the_right_to_submit_may_pause_and_stop_and_not_go_on(
         client["danielle"].stop(number)
     finally:
         people["danielle"] = danielle
+
+
+def test_who_has_left_a_group_may_pause_and_stop_and_not_go_on_at_its_cost(
+    served: Served, client: dict[str, Client]
+) -> None:
+    id, data = archive()
+    client["danielle"].upload_snapshot(id, data)
+    space = Space(parameters=(Parameter(name="lr", domain=Choices(values=[0.1, 0.2])),))
+    config = Config(search=Search(method="random", trials=2))
+    asked = Submission(snapshot=id, config=config, space=space, python="/usr/bin/python3", cwd="/")
+    number = client["danielle"].submit(asked).experiment.number
+    people, danielle = served.identity.people, PEOPLE["danielle"]
+    people["danielle"] = danielle.model_copy(update={"groups": ("speech",)})
+    try:
+        client["danielle"].pause(number)
+        for body, call in (
+            (None, "resume"),
+            ({"pool": "local"}, "move"),
+            ({"trials": 3}, "extend"),
+            (None, "trials/1/promote"),
+        ):
+            headers = {"Authorization": "Bearer danielle"}
+            answer = HTTP.post(f"{served.url}/api/experiments/{number}/{call}", headers=headers, json=body)
+            assert (call, answer.status_code) == (call, 403)
+            assert "counts for the group vision, which you are not in any more" in answer.json()["message"]
+        client["danielle"].stop(number)
+    finally:
+        people["danielle"] = danielle
+
+
+def test_who_has_lost_a_right_may_remove_webhooks_and_not_use_them(served: Served, client: dict[str, Client]) -> None:
+    people = served.identity.people
+    shared = client["ada"].add_webhook("http://127.0.0.1:9/", everyone=True).id
+    own = client["danielle"].add_webhook("http://127.0.0.1:9/").id
+    people["ada"] = Person(name="ada")
+    people["danielle"] = PEOPLE["danielle"].model_copy(update={"submits": False})
+    try:
+        for name, id in (("ada", shared), ("danielle", own)):
+            with pytest.raises(Forbidden):
+                client[name].test_webhook(id)
+            client[name].remove_webhook(id)
+            assert client[name].webhooks() == []
+    finally:
+        people |= {name: PEOPLE[name] for name in ("ada", "danielle")}
 
 
 def test_who_is_called_as_a_group_has_nothing_of_it(served: Served, client: dict[str, Client]) -> None:

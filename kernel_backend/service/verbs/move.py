@@ -17,7 +17,7 @@ from kernel_backend.model.record import checked
 from kernel_backend.model.states import EXPERIMENT_ENDED, ExperimentState
 from kernel_backend.model.trial import checkpoint_step
 from kernel_backend.scheduler.state import ClusterState
-from kernel_backend.service.access import changeable, may_submit
+from kernel_backend.service.access import changeable, may_continue
 from kernel_backend.service.audit import audit_entry
 from kernel_backend.service.context import Context
 from kernel_backend.service.state.cluster_state import ClusterStateManager
@@ -50,7 +50,7 @@ class MoveVerbs:
         errors of a submission to that pool. After an error nothing is changed.
         """
         before = await changeable(self._store, who, number)
-        may_submit(who)
+        may_continue(who, before)
         _check_open(before)
         config = checked(Config, **(before.config.model_dump() | {"pool": asked.pool}))
         if config.pools == before.config.pools:

@@ -20,7 +20,7 @@ from kernel_backend.scheduler.budgets import used_up
 from kernel_backend.search.effects import effect
 from kernel_backend.search.report.status import Page
 from kernel_backend.search.settings import settings_of
-from kernel_backend.service.access import changeable, may_submit, visible
+from kernel_backend.service.access import changeable, may_continue, visible
 from kernel_backend.service.audit import audit_entry, keep_audit_entry
 from kernel_backend.service.loop.loop import Loop
 from kernel_backend.service.search.reader import SearchReader
@@ -75,9 +75,10 @@ class SearchVerbs:
     async def promote(self, who: Person, number: int, trial: int) -> None:
         """Promote a trial of a search (train it to the next rung) with the next free gang, however good it is.
 
-        Raises NotFound, and Conflict if the trial has ended.
+        Raises NotFound, Forbidden for users who may not have it trained further, and Conflict if the trial has ended.
         """
         experiment = await self._open(who, number)
+        may_continue(who, experiment)
         found = await asyncio.to_thread(self._store.trial, number, trial)
         if found.state in TRIAL_ENDED:
             raise Conflict(f"trial {found.id} is {found.state}: it cannot go on")
@@ -109,7 +110,7 @@ class SearchVerbs:
             raise InvalidRequest("extend by what? write --trials 100, --budget 20gpuh or --max-time 8h")
         async with self._loop.settling:  # else it might complete between the two writes
             before = await changeable(self._store, who, number)
-            may_submit(who)
+            may_continue(who, before)
             ended = before.state in EXPERIMENT_ENDED and before.state is not ExperimentState.COMPLETED
             if ended or before.state is ExperimentState.STOPPING:
                 raise Conflict(f"experiment #{number} is {before.state}: only a completed search can be extended")

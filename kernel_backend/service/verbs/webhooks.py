@@ -6,7 +6,7 @@ import asyncio
 import secrets
 import time
 
-from kernel_backend.errors import Forbidden, NotFound
+from kernel_backend.errors import NotFound
 from kernel_backend.model.cluster.accounts import AuditEntry
 from kernel_backend.model.cluster.people import Person
 from kernel_backend.model.webhooks.records import NewWebhook, StoredWebhook, Tried, Webhook
@@ -46,10 +46,7 @@ class WebhookVerbs:
         Raises InvalidRequest for an address that is not allowed, Forbidden if a user who is no admin requests events of
         everyone's experiments, and Conflict if the user has too many webhooks.
         """
-        if new.everyone:
-            check_admin(who, "only admins are notified of everyone's experiments")
-        elif not who.admin:
-            may_submit(who)
+        _may_have(who, new.everyone)
         check_url(new.url, self._rules)
         if new.secret:
             check_secret(new.secret)
@@ -77,9 +74,11 @@ class WebhookVerbs:
         """Send a test message to a webhook; return whether it was delivered.
 
         A delivery switches a webhook on that was switched off. Raises Conflict for several tests at a time, and for too
-        many within a minute.
+        many within a minute, and Forbidden if the user might not add such a webhook now.
         """
-        problem = await self._sender.test(who.name, await self._own(who, id))
+        hook = await self._own(who, id)
+        _may_have(who, hook.everyone)
+        problem = await self._sender.test(who.name, hook)
         waiting = await asyncio.to_thread(self._store.waiting_notices)
         return Tried(webhook=_shown(await self._own(who, id), waiting.get(id, 0)), problem=problem)
 
@@ -88,9 +87,15 @@ class WebhookVerbs:
         hook = await asyncio.to_thread(self._store.webhook, id)
         if hook.owner != who.name and not who.admin:
             raise NotFound(f"there is no webhook {id}: `daylight webhook list` shows yours")
-        if hook.everyone and not who.admin:
-            raise Forbidden(f"webhook {id} is notified of everyone's experiments: admins change it")
         return hook
+
+
+def _may_have(who: Person, everyone: bool) -> None:
+    """Raise Forbidden unless a user may have messages sent; users who may not can still remove their webhooks."""
+    if everyone:
+        check_admin(who, "only admins are notified of everyone's experiments")
+    elif not who.admin:
+        may_submit(who)
 
 
 def _shown(hook: StoredWebhook, waiting: int = 0) -> Webhook:
