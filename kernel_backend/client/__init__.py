@@ -11,7 +11,7 @@ from kernel_backend import discovery
 from kernel_backend.client.attempts import AttemptCalls
 from kernel_backend.client.calls import READING_S, UPLOAD_S, given
 from kernel_backend.client.cluster import ClusterCalls
-from kernel_backend.client.conversation import ANSWER_S, Conversation, Locate
+from kernel_backend.client.conversation import ANSWER_S, Conversation, Locate, json_object
 from kernel_backend.client.measured import MeasuredCalls
 from kernel_backend.client.notices import NoticeCalls
 from kernel_backend.discovery import Address
@@ -112,7 +112,7 @@ class Client(ClusterCalls, NoticeCalls, AttemptCalls, MeasuredCalls):
     def submit_once(self, submission: Submission) -> tuple[Overview, bool]:
         """Submit an experiment like `submit`; return (overview, whether the experiment is new)."""
         answer = self._service.call("POST", "/api/experiments", record=submission)
-        return self._read(Overview, answer.json()), answer.status_code == 201
+        return self._read(Overview, json_object(answer)), answer.status_code == 201
 
     def experiments(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -28,6 +29,7 @@ if TYPE_CHECKING:  # imported at the first call, so that kernels start quickly
     from websockets.sync.client import ClientConnection
 
 ANSWER_S = 30.0  # to wait for an answer
+_PAGE = 4096  # bytes of a page in which its title is looked for
 FRAME_LIMIT = 16 * 2**20  # bytes of one message
 
 Locate = Callable[[], Address]
@@ -93,6 +95,8 @@ class Conversation:
                 self._knows_ids = versions.REQUEST in response.headers
                 if response.is_error:
                     raise self._error(response)
+                if not response.is_success or _is_page(response):  # Daylight's service redirects to nothing
+                    raise _not_ours(response.status_code, response.content)
                 return response
 
     def read(self, kind: type[_Answer], body: bytes | Mapping[str, Any]) -> _Answer:
@@ -108,8 +112,7 @@ class Conversation:
 
     def json(self, method: str, path: str, **request: Any) -> dict[str, Any]:
         """Return the JSON object in the response to a request; arguments are those of `call`."""
-        answer: dict[str, Any] = self.call(method, path, **request).json()
-        return answer
+        return json_object(self.call(method, path, **request))
 
     def pieces(self, path: str, timeout: float) -> Iterator[bytes]:
         """Yield the content at a path in pieces as it arrives; after a lost connection continue where it stopped."""
@@ -207,7 +210,7 @@ class Conversation:
         address = self._locate()
         asked: dict[str, Any] = {"params": {"offset": offset}, "timeout": timeout, **_known(address)}
         with self._http(address.encrypted).stream("GET", address.url + path, **asked) as response:
-            if response.is_error:
+            if not response.is_success:
                 raise _error(response.status_code, response.read())
             yield response
 
@@ -232,6 +235,32 @@ class Conversation:
                 verify=verify, timeout=timeout, trust_env=False, follow_redirects=False
             )
         return self._open[encrypted]
+
+
+def json_object(response: httpx.Response) -> dict[str, Any]:
+    """Return the JSON object that a response contains; raises ServiceUnreachable if another program has answered."""
+    try:
+        answer = response.json()
+    except ValueError:
+        answer = None
+    if not isinstance(answer, dict):
+        raise _not_ours(response.status_code, response.content)
+    return answer
+
+
+def _is_page(response: httpx.Response) -> bool:
+    return str(response.headers.get("Content-Type", "")).startswith("text/html")
+
+
+def _not_ours(status: int, content: bytes) -> ServiceUnreachable:
+    """Return the error for an answer that no service of Daylight gives, such as a proxy's page, with what it says."""
+    text = content[:_PAGE].decode(errors="replace")
+    title = re.search(r"<title[^>]*>([^<]*)", text, re.IGNORECASE)
+    said = " ".join((title[1] if title else re.sub(r"<[^>]*>", " ", text)).split())[:100]
+    return ServiceUnreachable(
+        f"the answer is not of Daylight's service, but of a proxy or another program at its address (HTTP {status}"
+        f"{f': {said!r}' if said else ''}): try again, look at DAYLIGHT_URL, or log in anew"
+    )
 
 
 def read_answer(kind: type[_Answer], body: bytes | Mapping[str, Any], version: str) -> _Answer:
@@ -310,13 +339,15 @@ def _versions(theirs: str, detail: str) -> str:
 def _error(status: int, content: bytes) -> DaylightError:
     import json
 
+    if status < 400:
+        return _not_ours(status, content)
     try:
         body = json.loads(content or b"{}")
     except ValueError:
-        body = {"message": content.decode(errors="replace")[:500]}
+        return _not_ours(status, content)
     if not body and status in _BARE:  # the answer to HEAD has no body
         return _BARE[status]("no such thing" if status == 404 else "no valid token")
-    return errors.from_json(body if isinstance(body, dict) else {"message": str(body)}, status)
+    return errors.from_json(body, status) if isinstance(body, dict) else _not_ours(status, content)
 
 
 _BARE: dict[int, type[DaylightError]] = {401: errors.Unauthenticated, 404: errors.NotFound}
