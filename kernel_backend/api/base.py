@@ -20,7 +20,7 @@ from kernel_backend.errors import DaylightError, InvalidRequest, NotFound, Other
 from kernel_backend.identity.base import Browsers, Identity
 from kernel_backend.model import versions
 from kernel_backend.model.cluster.people import Person
-from kernel_backend.model.record import Record, first_problems, json_text, problem_text
+from kernel_backend.model.record import Record, first_problems, json_text, problem_text, truths_for_numbers
 from kernel_backend.model.versions import DEFAULTS, REQUEST, VERSION
 
 if TYPE_CHECKING:
@@ -242,7 +242,10 @@ class ApiHandler(AuthenticatedHandler):
         """
         defaults = frozenset(self.request.headers.get(DEFAULTS, "").split(","))
         try:
-            return versions.read(kind, self.body, may_go or versions.changes_nothing(defaults))
+            record = versions.read(kind, self.body, may_go or versions.changes_nothing(defaults))
+            if place := self._truth_for_number(record):
+                raise InvalidRequest(f"{place}: true and false are no numbers: send a number")
+            return record
         except ValidationError as error:
             theirs = self.request.headers.get(VERSION, "")
             unknown = any(each["type"] == "extra_forbidden" for each in first_problems(error))
@@ -252,6 +255,12 @@ class ApiHandler(AuthenticatedHandler):
                     f"{theirs[:50]} requests; use what both know, or have the service run by the newer version"
                 ) from None
             raise InvalidRequest(problem_text(error)) from None
+
+    def _truth_for_number(self, record: Record) -> str:
+        """Return the place of a true or false in the body that was taken as the number 1 or 0; "" for none."""
+        if b"true" not in self.body and b"false" not in self.body:
+            return ""
+        return next(truths_for_numbers(json.loads(self.body), record), "")
 
     def reply(self, answer: Record | dict[str, Any]) -> None:
         """Reply with `answer` as JSON."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterator
 from typing import Annotated, Any, TypeVar
 
 from pydantic import (
@@ -146,3 +147,23 @@ def problem_text(error: ValidationError) -> str:
 def first_problems(error: ValidationError) -> list[ErrorDetails]:
     """Return the invalid fields of a record; none if there are more than `MOST_PROBLEMS`, whose list would be large."""
     return error.errors(include_url=False) if error.error_count() <= MOST_PROBLEMS else []
+
+
+def truths_for_numbers(sent: Any, taken: Any, place: str = "") -> Iterator[str]:
+    """Yield the places in JSON that was sent where true or false was taken as the number 1 or 0.
+
+    Examples
+    --------
+    >>> list(truths_for_numbers({"steps": True, "of": [False], "dry": True}, {"steps": 1, "of": [0], "dry": True}))
+    ['steps', 'of.0']
+    """
+    if isinstance(sent, bool):
+        if isinstance(taken, int | float) and not isinstance(taken, bool):
+            yield place
+    elif isinstance(sent, list) and isinstance(taken, list | tuple):
+        for number, (one, other) in enumerate(zip(sent, taken, strict=False)):
+            yield from truths_for_numbers(one, other, f"{place}.{number}".lstrip("."))
+    elif isinstance(sent, dict):
+        held = taken if isinstance(taken, dict) else getattr(taken, "__dict__", {})
+        for name in sent.keys() & held.keys():
+            yield from truths_for_numbers(sent[name], held[name], f"{place}.{name}".lstrip("."))
