@@ -21,7 +21,8 @@ def dropped(executed: Executed, needed: Sequence[int]) -> Iterator[str]:
     """Yield warnings about commands that changed files or the working directory in the notebook, but not in a job.
 
     There is a warning for each magic or shell command that may have written a file, if a statement of the job has a
-    string with the name of this file, since it may read the file. `needed` has the indices of the job's statements.
+    string with the name of this file, since it may read the file. So there is for each magic or shell command within a
+    function, class or block of the job. `needed` has the indices of the job's statements.
     """
     names = _named(executed, needed)
     for cell, parsed in zip(executed.cells, executed.parsed, strict=True):
@@ -32,7 +33,22 @@ def dropped(executed: Executed, needed: Sequence[int]) -> Iterator[str]:
                     f"cell [{cell.number}] line {magic.line} ({_short(magic.text)}) does not run in a job, which reads "
                     f"{found[0]} as it is where it runs"
                 )
+    yield from _within(executed, needed)
     yield from _moved(executed, needed)
+
+
+def _within(executed: Executed, needed: Sequence[int]) -> Iterator[str]:
+    """Yield a warning for each magic or shell command in a block of a needed statement, where `pass` replaces it."""
+    for time in needed:
+        statement, cell = executed.statements[time], executed.cell(time)
+        parsed = executed.parsed[executed.index(time)]
+        for magic in parsed.magics:
+            in_block = parsed.lines[magic.line - 1][:1].isspace()
+            if in_block and statement.start <= magic.line <= statement.end:
+                yield (
+                    f"cell [{cell.number}] line {magic.line} ({_short(magic.text)}) does not run in a job: "
+                    "write it as Python, such as subprocess.run(...)"
+                )
 
 
 def _named(executed: Executed, needed: Sequence[int]) -> set[str]:

@@ -150,6 +150,16 @@ def test_a_move_to_another_folder_is_told_where_a_needed_file_was_read_before_it
     assert not any("ran before" in each for each in capture_cell([move, "x = open('a')"], "x").warnings)
 
 
+@pytest.mark.parametrize("command", ["!echo hi", "!ls", "files = !ls", "%env A=1"])
+@pytest.mark.parametrize("block", ["def model():", "for _ in range(2):", "class A:"])
+def test_a_command_in_a_block_that_a_job_runs_is_told(block: str, command: str):
+    text = f"x = 1\n{block}\n    {command}\n    y = 2"
+    told = f"line 3 ({command}) does not run in a job: write it as Python, such as subprocess.run(...)"
+    whole = capture_cell([], text)
+    assert [each for each in whole.warnings if told in each]
+    assert not [each for each in capture_cell([text], "z = 3").warnings if "does not run" in each]
+
+
 def test_a_cell_that_is_no_python_is_refused_by_its_line():
     said = message(capture_cell(["x = 1"], "def model():\n    return (x", number=7, line=2))
     assert said.startswith("cell [7] line 3: '(' was never closed")
