@@ -13,10 +13,13 @@ from jupyter_ext.capture.loaded import star_names
 class History:
     """Index of executed statements by name; a *time* is an index into `executed`.
 
-    `displayed` holds the times of statements whose value the notebook showed.
+    `displayed` holds the times of statements whose value the notebook showed, and `data` the names whose values in the
+    notebook are data that no training changes, such as a table that was loaded.
     """
 
-    def __init__(self, executed: Sequence[Statement], displayed: Collection[int] = ()) -> None:
+    def __init__(
+        self, executed: Sequence[Statement], displayed: Collection[int] = (), data: Collection[str] = ()
+    ) -> None:
         self.executed = executed
         self.binders: dict[str, list[int]] = defaultdict(list)
         self.changers: dict[str, list[int]] = defaultdict(list)
@@ -34,8 +37,10 @@ class History:
         self.unseen: list[int] = []  # times of statements that run code generated at run time
         self.too_intricate: list[int] = []  # times of statements whose effects were assumed
         follower = Follower(counts_subclasses=any(statement.counts_subclasses for statement in executed))
+        last = {name: time for time, statement in enumerate(executed) for name in statement.binds}
         for time, statement in enumerate(executed):
             done = follower.run(statement, displayed=time in displayed)
+            follower.know_data([name for name in statement.binds if name in data and last[name] == time])
             # A draw depends on the last seed and on all draws since then.
             drawn = {state for state in done.drawn if state in self.binders}
             if done.by_chance or not done.surely_drawn <= self.binders.keys() | done.seeded | done.perhaps_seeded:

@@ -26,7 +26,7 @@ from jupyter_ext.capture.repeated import repeated
 from jupyter_ext.capture.same_training import without_same_training
 from jupyter_ext.capture.settings import KEPT_OUT, Settings, settings
 from jupyter_ext.capture.slice import Slice
-from jupyter_ext.capture.unseeded import draws_of, notes_of, unseeded
+from jupyter_ext.capture.unseeded import draws_of, is_data, notes_of, unseeded
 from jupyter_ext.capture.values import Values, made_by_target, read_times, unused, values
 from kernel_backend.definition.aliases import role_of
 from kernel_backend.definition.contract import LOOP_VALUES, is_role
@@ -142,7 +142,9 @@ def capture_cell(
     cells, tried, trains = without_same_training(cells, _plain(target))
     executed = Executed([*cells, Cell(_plain(target), number=number)])
     held = values(captured, namespace)
-    past = History(executed.statements, executed.displayed)
+    bound = {name for each in executed.statements for name in each.binds}
+    data = [name for name in bound & (namespace or {}).keys() if is_data((namespace or {})[name])]
+    past = History(executed.statements, executed.displayed, data)
     shared = _shared(executed)
     sliced = Slice(past, executed.start, [*shared, *held.needs], held.written, trains=trains)
     drawn = unseeded(executed, sliced, None if draws_anew else namespace)

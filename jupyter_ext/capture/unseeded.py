@@ -62,7 +62,7 @@ def unseeded(executed: Executed, sliced: Slice, namespace: Mapping[str, object] 
         makers = sliced.makers(name) & sliced.needed if name in namespace else set[int]()
         if not makers & doubtful:
             continue
-        of_loop = sliced.trains and _is_data(namespace[name])
+        of_loop = sliced.trains and is_data(namespace[name])
         if name in compared and not of_loop:
             trained = any(_TRAINS.search(executed.text(time)) for time in makers)
             belongs = _holds_learnt(namespace[name]) or bool(_read_last(name, sliced) & learnt)
@@ -107,8 +107,8 @@ def _origins(name: str, makers: set[int], sliced: Slice, namespace: Mapping[str,
     doubtful = makers & (history.by_chance | history.by_hash)
     drawn = {each for time in doubtful for each in history.names_at(time)}
     final = [each for each in sorted(drawn - {name}) if _is_final(each, makers, sliced, namespace)]
-    data = [each for each in final if each in sliced.read and _is_data(namespace[each])]
-    if _is_data(namespace[name]) and sliced.makers(name, final) & doubtful:
+    data = [each for each in final if each in sliced.read and is_data(namespace[each])]
+    if is_data(namespace[name]) and sliced.makers(name, final) & doubtful:
         return [*data, name]
     return data
 
@@ -127,7 +127,7 @@ def _is_final(name: str, makers: set[int], sliced: Slice, namespace: Mapping[str
     return last in makers and all(time > last for time in readers)
 
 
-def _is_data(value: object) -> bool:
+def is_data(value: object) -> bool:
     """Return True if a value is plain, or a dataset, sampler or loader of torch that holds no weights."""
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(value, tuple(getattr(torch.utils.data, each) for each in _OF_DATA)):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from jupyter_ext.capture.facts import FunctionNode, Statement
 from jupyter_ext.capture.follow import calls, definitions, expressions, statements
@@ -43,6 +43,13 @@ class Follower:
         state.out.packages = {each.package for each in everything if each.package}
         state.forget()
         return state.out
+
+    def know_data(self, names: Collection[str]) -> None:
+        """Take the values of these names as data, unless another name may have the same value."""
+        for name in names:
+            for each in self._state.globals.get(name, ()):
+                if each.opaque and each.package is None and not each.assumed and each.names <= {*names}:
+                    each.data = True
 
     def _summarise(self, statement: Statement) -> None:
         """Assume the effects of a statement that is too intricate to be interpreted."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+import torch
+from torch import nn
 
 from jupyter_ext.capture import capture_cell
 
@@ -160,3 +162,10 @@ def test_what_a_job_reads_of_a_training_travels(cells: str, read: str):
     history = [IMPORTS, DATA, *cells.split("\n---\n")]
     found = capture_cell(history, f"kept = {read}\n{LOOP.format(data='train')}").source
     assert history[-1] in found
+
+
+@pytest.mark.parametrize(("value", "stays"), [(torch.ones(20, 4), True), (nn.Parameter(torch.ones(20, 4)), False)])
+def test_what_the_notebook_has_tells_if_a_loaded_value_is_data(value: torch.Tensor, stays: bool):
+    cells = [IMPORTS, DATA, "X = torch.load('x.pt')", BASELINES["a step"]]
+    found = capture_cell(cells, LOOP.format(data="[(X, y)]"), {"X": value}).source
+    assert ("# cell [4]" not in found) == stays
