@@ -62,7 +62,7 @@ class RankGradients:
         word = sums.finish()
         for parameter, gradient in before.items():
             parameter.grad = gradient if parameter.grad is None else parameter.grad.add_(gradient)
-        scale = float(scaled.detach() / loss.detach()) if scaled is not loss and float(loss) else 1.0
+        scale = float(scaled.detach() / loss.detach()) if scaled is not loss and float(loss.detach()) else 1.0
         return word.flags, float(word.loss) / scale
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from kernel_backend.runner.forms.lightning.api import Logger
+from kernel_backend.runner.metrics.sums import number
 
 Logged = Callable[[Mapping[str, float]], None]
 
@@ -53,7 +54,7 @@ class Experiment:
 
     def add_scalar(self, tag: str, scalar_value: Any, *args: Any, **kwargs: Any) -> None:
         """Report a scalar value under the name `tag`."""
-        self._logged({tag: float(scalar_value)})
+        self._logged({tag: number(tag, scalar_value)})
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):

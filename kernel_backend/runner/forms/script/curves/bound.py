@@ -7,6 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+import torch
+
 _TIMES = frozenset({"time", "perf_counter", "monotonic", "process_time", "now", "default_timer"})
 _NOTHING = object()
 
@@ -44,13 +47,23 @@ class Bound:
 
 
 def number_of(value: Any) -> float | None:
-    """Return the value as a float if it is a float, or a floating-point tensor or array with one element, else None."""
+    """Return the value as a float if it is a float, or a floating-point tensor or array without dimensions, else None.
+
+    Attributes of other objects are not read, as they may be code of the user.
+    """
     if type(value) is float:
         return value
-    kind, size = str(getattr(value, "dtype", "")), getattr(value, "size", None)
-    count = size() if callable(size) else size
-    whole = tuple(count) == () if isinstance(count, tuple) else count == 1
-    return float(value) if "float" in kind and whole and getattr(value, "ndim", 1) == 0 else None
+    if isinstance(value, torch.Tensor):
+        value = value.detach()  # torch warns of a conversion that gradients do not follow
+        readable = value.is_floating_point() and not value.is_meta
+    else:
+        readable = isinstance(value, np.ndarray | np.generic) and value.dtype.kind == "f"
+    if not readable or value.ndim:
+        return None
+    try:
+        return float(value)
+    except RuntimeError:  # a tensor without a value of its own, as within torch.func.vmap
+        return None
 
 
 def bound_in(tree: ast.Module, line: int) -> tuple[Bound, ...]:
