@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -14,8 +15,10 @@ from kernel_backend.definition.script.loops import TrainingLoop, training_loops
 from kernel_backend.model.experiment import Config
 from kernel_backend.model.reports import Kind
 from kernel_backend.runner.external_loop.training import LoopPosition
-from kernel_backend.runner.forms.script.curves.bound import bound_in
+from kernel_backend.runner.forms.script.curves import curves
+from kernel_backend.runner.forms.script.curves.bound import bound_in, number_of
 from kernel_backend.runner.forms.script.curves.curves import Curves
+from kernel_backend.runner.forms.script.curves.labels import labelled
 from kernel_backend.runner.forms.script.events import Events
 
 PROGRAM = """history = {"acc": []}
@@ -121,6 +124,47 @@ def test_a_bound_name_that_is_the_metric_counts_whatever_was_printed(run: Callab
     ]
 
 
+def test_an_unfinished_line_that_is_too_long_is_not_read_and_the_next_one_is(run: Callable[..., Told]):
+    told = run(program(r"for _ in range(99): say('val loss 0.5 ' * 9)" + "\n    say('\\nVal acc: 0.125\\n')"))
+    assert told.of("validation")[0] == (2, {"val_acc": 0.125, "acc": 0.25})
+
+
+def test_a_line_that_is_written_over_by_a_carriage_return_is_read(run: Callable[..., Told]):
+    told = run(program(r"for each in range(99): say(f'\rval f1: {each}')"))
+    assert told.of("validation")[0][1]["val_f1"] == 97
+
+
+def test_of_very_many_prints_in_a_step_the_first_and_the_newest_are_read(
+    run: Callable[..., Told], monkeypatch: pytest.MonkeyPatch
+):
+    read: list[str] = []
+    monkeypatch.setattr(curves, "labelled", lambda text: read.append(text) or labelled(text))
+    many = program(r"for each in range(5000): say(f'row {each}: hello\n')" + "\n    say('Val f1: 0.5\\n')")
+    told = run(many)
+    assert [values["val_f1"] for _, values in told.of("validation")] == [0.5, 0.5]
+    assert len(read) == 2 * (200 + 50)
+
+
+def test_the_groups_of_other_languages_are_told_apart(run: Callable[..., Told]):
+    told = run(program(r"say('训练 损失 0.5 | 验证 损失 0.25\n')"))
+    assert told.of("validation")[0][1]["验证_损失"] == 0.25
+    assert "训练_损失" not in told.of("validation")[0][1]
+
+
+@pytest.mark.parametrize("name", ["Val", "val", "VAL"])
+def test_the_metric_is_found_whatever_the_case_of_its_name(name: str, run: Callable[..., Told]):
+    config = Config.model_validate({"metric": {"name": name, "mode": "max"}, "search": {"method": "random"}})
+    told = run(program(r"say(f'Loss: 0.5, Val: {val_acc}\n')"), config)
+    assert [values[name] for _, values in told.of("validation")] == [0.25, 0.75]
+
+
+@pytest.mark.parametrize("printed", ["mAP@0.5:0.95", "mAP@0.5", "F1", "Val Acc", "精度"])
+def test_the_metric_may_be_named_as_it_is_printed(printed: str, run: Callable[..., Told]):
+    config = Config.model_validate({"metric": {"name": printed, "mode": "max"}, "search": {"method": "random"}})
+    told = run(program(rf"say('{printed}: 0.5\n')"), config)
+    assert [values[printed] for _, values in told.of("validation")] == [0.5, 0.5]
+
+
 def test_what_is_printed_after_the_loops_joins_the_last_validation(run: Callable[..., Told]):
     told = run(program("pass", r"say('test accuracy: 0.9\n')"))
     assert told.of("validation")[-1] == (4, {"val_acc": 0.75, "acc": 0.75, "test_accuracy": 0.9})
@@ -220,3 +264,38 @@ def test_a_search_sees_only_validations_that_have_its_metric(run: Callable[..., 
 def test_times_are_no_curves():
     source = "for e in range(3):\n    t0 = time.time()\n    step(x)\n    took = time.time() - t0\n    acc = f(took)\n"
     assert [each.name for each in bound_in(ast.parse(source), 1)] == ["acc"]
+
+
+@pytest.mark.parametrize(
+    ("value", "number"),
+    [
+        (0.5, 0.5),
+        (torch.tensor(0.5, requires_grad=True), 0.5),
+        (torch.tensor(0.5, requires_grad=True) * 2, 1.0),
+        (np.float32(0.5), 0.5),
+        (np.array(0.5), 0.5),
+        (np.array([0.5]), None),
+        (torch.tensor([0.5]), None),
+        (torch.tensor(3), None),
+        (torch.tensor(0.5, device="meta"), None),
+        ("0.5", None),
+    ],
+)
+@pytest.mark.filterwarnings("error")
+def test_numbers_are_read_without_a_warning(value: Any, number: float | None):
+    assert number_of(value) == number
+
+
+@pytest.mark.filterwarnings("error")
+def test_attributes_of_the_users_objects_are_not_read():
+    class Lazy:
+        def __getattr__(self, name: str) -> Any:
+            raise RuntimeError(f"{name} was read")
+
+    assert number_of(Lazy()) is None
+
+
+def test_a_value_within_vmap_is_no_number():
+    read: list[float | None] = []
+    torch.func.vmap(lambda each: read.append(number_of(each)) or each)(torch.ones(2))
+    assert read == [None]

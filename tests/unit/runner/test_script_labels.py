@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+import re
+from typing import Any
 
 import pytest
 
-from kernel_backend.runner.forms.script.curves.labels import labelled
+from kernel_backend.runner.forms.script.curves import labels
+from kernel_backend.runner.forms.script.curves.labels import LONGEST_LINE, labelled
 
 
 @pytest.mark.parametrize(
@@ -71,6 +74,38 @@ from kernel_backend.runner.forms.script.curves.labels import labelled
         ("t = 3 loss = 1,234.5", {"loss": 1234.5}),
         ("loss -0.5 kl 1e-4", {"loss": -0.5, "kl": 1e-4}),
         ("acc = .75", {"acc": 0.75}),
+        # Names as the user writes them, in any script
+        ("Эпоха 3: потеря 0.5, точность: 0.9", {"потеря": 0.5, "точность": 0.9}),
+        ("第3轮 损失：0.5，准确率：90％", {"损失": 0.5, "准确率": 90.0}),
+        ("损失0.5", {"损失": 0.5}),
+        ("エポック 3 損失: 0.5 精度: 0.9", {"損失": 0.5, "精度": 0.9}),
+        ("에포크 3 손실: 0.5", {"손실": 0.5}),
+        ("Εποχή 3 | απώλεια 0.5 | ακρίβεια 0.9", {"απώλεια": 0.5, "ακρίβεια": 0.9}),
+        ("Époque 2 - précision : 0,9 - perte : 0.5", {"perte": 0.5}),
+        ("pre\u0301cision: 0.9", {"pr\u00e9cision": 0.9}),
+        ("हानि: 0.5", {"हानि": 0.5}),
+        (
+            "训练 损失 0.5 准确率 0.9 | 验证 损失 0.6 准确率 0.8",
+            {"训练_损失": 0.5, "训练_准确率": 0.9, "验证_损失": 0.6, "验证_准确率": 0.8},
+        ),
+        ("обучение: потеря 0.5 | валидация: потеря 0.6", {"обучение_потеря": 0.5, "валидация_потеря": 0.6}),
+        # Two groups in one line
+        (
+            "train loss 0.5 acc 0.9 | val loss 0.6 acc 0.8",
+            {"train_loss": 0.5, "train_acc": 0.9, "val_loss": 0.6, "val_acc": 0.8},
+        ),
+        ("train loss 0.5 acc 0.9 | val loss 0.6", {"train_loss": 0.5, "train_acc": 0.9, "val_loss": 0.6}),
+        (
+            "train_loss=0.5, acc=0.9, val_loss=0.6, acc=0.8",
+            {"train_loss": 0.5, "train_acc": 0.9, "val_loss": 0.6, "val_acc": 0.8},
+        ),
+        ("loss 0.5 acc 0.9 | val loss 0.6 acc 0.8", {"loss": 0.5, "acc": 0.9, "val_loss": 0.6, "val_acc": 0.8}),
+        ("train loss 0.5 lr 0.1 val loss 0.6", {"train_loss": 0.5, "lr": 0.1, "val_loss": 0.6}),
+        ("A: loss 0.5 acc 0.9 | B: loss 0.6 acc 0.8", {}),
+        ("[D loss: 0.5, acc: 0.9] [G loss: 0.6, acc: 0.8]", {"d_loss": 0.5, "g_loss": 0.6}),
+        # Numbers within a name
+        ("mAP@0.5: 0.7 mAP@0.5:0.95: 0.4", {"map@0.5": 0.7, "map@0.5_0.95": 0.4}),
+        ("mAP50 0.7 mAP50-95 0.4", {"map50": 0.7, "map50-95": 0.4}),
         # Several of a kind
         ("F1: 0.8 / precision: 0.7 / recall: 0.9", {"f1": 0.8, "precision": 0.7, "recall": 0.9}),
         ("ROUGE-1: 40.2 ROUGE-L: 35.1", {"rouge-1": 40.2, "rouge-l": 35.1}),
@@ -122,3 +157,49 @@ def test_a_number_that_is_none_is_kept() -> None:
 
 def test_of_a_name_that_comes_twice_the_last_counts() -> None:
     assert labelled("loss: 0.3\nloss: 0.2\n") == {"loss": 0.2}
+
+
+class Looking:
+    """Pattern that counts the characters that it is given."""
+
+    def __init__(self, pattern: re.Pattern[str], looked: list[int]) -> None:
+        self._pattern, self._looked = pattern, looked
+
+    def __getattr__(self, name: str) -> Any:
+        def call(*args: Any) -> Any:
+            self._looked.append(len(args[-1]))
+            return getattr(self._pattern, name)(*args)
+
+        return call
+
+
+@pytest.fixture
+def looked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return the lengths of the texts that patterns are given."""
+    found: list[int] = []
+    for name, each in vars(labels).items():
+        if isinstance(each, re.Pattern):
+            monkeypatch.setattr(labels, name, Looking(each, found))
+    return found
+
+
+def test_a_line_without_end_is_not_looked_at(looked: list[int]) -> None:
+    assert labelled("x" * 16_000 + " 5\n" + "y 1 " * 4000 + "\nloss: 0.5\n") == {"loss": 0.5}
+    assert sum(looked) < 50 * LONGEST_LINE
+
+
+@pytest.mark.parametrize("unit", ["x", "a 5 ", "word ", "=", "-", "[", "loss - ", "tensor(", "1,", "0:00", "损失", " "])
+def test_of_a_long_line_a_limited_part_is_looked_at(unit: str, looked: list[int]) -> None:
+    line = (unit * LONGEST_LINE)[: LONGEST_LINE - 2] + " 5"
+    labelled(line)
+    labels._label.cache_clear()
+    assert max(looked) <= LONGEST_LINE
+    assert sum(looked) < 40 * LONGEST_LINE
+
+
+def test_a_label_that_is_known_costs_one_look_at_the_line(looked: list[int]) -> None:
+    labels._label.cache_clear()
+    labelled("Epoch 1: loss=0.12 acc: 97.3%")
+    first = len(looked)
+    labelled("Epoch 2: loss=0.11 acc: 97.5%")
+    assert len(looked) - first < first / 2

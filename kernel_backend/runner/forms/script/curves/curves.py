@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import re
 import sys
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from types import FrameType
 from typing import Any, Protocol
@@ -18,15 +19,15 @@ from kernel_backend.model.experiment import Config
 from kernel_backend.model.reports import Kind
 from kernel_backend.runner.external_loop.training import LoopPosition
 from kernel_backend.runner.forms.script.curves.bound import Bound, bound_in, number_of
-from kernel_backend.runner.forms.script.curves.labels import labelled
+from kernel_backend.runner.forms.script.curves.labels import LONGEST_LINE, cleaned, labelled
 from kernel_backend.runner.forms.script.curves.losses import Loss, losses_of
 from kernel_backend.runner.forms.script.curves.trackers import Trackers
+from kernel_backend.runner.forms.script.curves.words import is_held_out, is_training
 from kernel_backend.runner.forms.script.events import Events
 
-_VALIDATION = re.compile(r"(?:^|[^a-z])(?:val|valid|validation|test|eval|evaluation|dev)(?:[^a-z]|$)", re.IGNORECASE)
-_TRAINING = re.compile(r"(?:^|[^a-z])(?:train|training)(?:[^a-z]|$)", re.IGNORECASE)
 _LOSS = re.compile(r"(?:^|[^a-z])loss(?:[^a-z]|$)", re.IGNORECASE)
-_LONGEST = 10_000  # limit for a printed line
+_MOST_TEXTS = 200  # printed texts that are read in a step as they are printed
+_NEWEST = 50  # of those after them, how many are read when the iteration ends
 
 
 class ReportingTraining(Protocol):
@@ -67,7 +68,9 @@ class Curves:
         self._counts: dict[Bound, int] = {}
         self._own: set[str] = set()  # variables that are reported as curves
         self._taken = self._length = 0  # iterations of inner loops in this epoch, and in the last one
+        self._metric = cleaned(config.metric.name)
         self._line = ""
+        self._texts, self._waiting = 0, deque[str](maxlen=_NEWEST)  # texts read since the last iteration; others
         self._named = 0  # the step in which values were printed or logged last
         self._step: dict[str, float] = {}
         self._epoch: dict[str, float] = {}
@@ -95,25 +98,39 @@ class Curves:
     def output(self, text: str) -> None:
         """Collect the named numbers in printed text.
 
-        The start of an unfinished line is kept until its end is printed.
+        The start of an unfinished line is kept until its end is printed; progress bars end lines by a carriage return.
+        Of very many texts in one step, only the first and the newest are read.
         """
-        *whole, self._line = (self._line + text).rpartition("\n")
-        if len(self._line) > _LONGEST:
-            self._line = ""
-        if "".join(whole):
-            self.named(labelled("".join(whole)))
+        end = max(text.rfind("\n"), text.rfind("\r")) + 1
+        if not end:
+            self._line = (self._line + text)[: LONGEST_LINE + 1]  # longer lines are not read
+            return
+        whole, self._line = self._line + text[:end], text[end : end + LONGEST_LINE + 1]
+        if not self._begun or self._events.muted:
+            return
+        self._texts += 1
+        if self._texts > _MOST_TEXTS:
+            self._waiting.append(whole[-LONGEST_LINE:])
+        else:
+            self.named(labelled(whole))
+
+    def _read_waiting(self) -> None:
+        """Read the newest of the texts that were too many to be read as they were printed."""
+        while self._waiting:
+            self.named(labelled(self._waiting.popleft()))
+        self._texts = 0
 
     def named(self, values: Mapping[str, Any]) -> None:
         """Collect named values that the program prints or logs; those that are not numbers are ignored."""
         if self._events.muted:
             return
         self._look()
-        found = {_name(name): value for name, each in values.items() if (value := _value(each)) is not None}
+        found = {self._name(name): value for name, each in values.items() if (value := _value(each)) is not None}
         if not found or not self._begun:
             return
         # The step of a running iteration is counted when the iteration ends.
         self._named = self._training.position.step + (self._events.backwards > 0)
-        validates = any(_VALIDATION.search(name) for name in found)
+        validates = any(map(is_held_out, found))
         within = bool(self._active()) and self._active()[-1] not in self._outer
         (self._step if within and not validates else self._epoch).update(found)
 
@@ -123,6 +140,7 @@ class Curves:
         `frame` is the stack frame in which the loop runs.
         """
         self._look()
+        self._read_waiting()
         # A loss is reported exactly at `backward`; printed values of it are rounded.
         values, self._step = {name: each for name, each in self._step.items() if name not in self._heard}, {}
         if values:
@@ -146,11 +164,17 @@ class Curves:
 
         Names that have no new value get their value of the last validation.
         """
+        self._read_waiting()
         if self._epoch:
             step, values = self._validated
             known = values if step == self._training.position.step else {}  # of this step, the first values count
             self._epoch = {**self._last, **self._epoch, **known}
             self._validate()
+
+    def _name(self, name: Any) -> str:
+        """Return the name of a curve for a printed or logged name; names are compared as they are read from texts."""
+        name = str(name).strip().replace(" ", "_")
+        return self._config.metric.name if cleaned(name) == self._metric else name
 
     # Levels
 
@@ -175,11 +199,12 @@ class Curves:
             value, count = each.value(names), each.count(names)
             fresh = not each.appended or count > self._counts.get(each, 0)
             self._counts[each] = count
-            if value is None or not fresh or each.name in self._epoch:
+            if value is None or not fresh or self._name(each.name) in self._epoch:
                 continue
-            if each.name in self._own or each.name == self._config.metric.name or not _is_told(value, told):
+            name = self._name(each.name)
+            if each.name in self._own or name == self._config.metric.name or not _is_told(value, told):
                 self._own.add(each.name)
-                self._epoch[each.name] = value
+                self._epoch[name] = value
 
     def _validate(self) -> None:
         """Report the values collected since the last validation, as a new validation.
@@ -190,11 +215,11 @@ class Curves:
         values, self._epoch = self._epoch, {}
         metric, searches = self._config.metric, self._config.search is not None
         if metric.name == "loss" and "loss" not in values:
-            losses = [name for name in values if _LOSS.search(_words(name)) and (searches or not _is_training(name))]
-            held = [name for name in losses if _VALIDATION.search(_words(name))]
+            losses = [name for name in values if _LOSS.search(name) and (searches or not is_training(name))]
+            held = [name for name in losses if is_held_out(name)]
             for name in (held or losses)[:1]:
                 values["loss"] = values[name]
-        trained = {name: values.pop(name) for name in list(values) if _is_training(name) and name != metric.name}
+        trained = {name: values.pop(name) for name in list(values) if is_training(name) and name != metric.name}
         if trained:
             self._report_training(trained)
         if not values:
@@ -226,19 +251,6 @@ class Curves:
                 return found, value if hasattr(value, "detach") else None
             frame = frame.f_back
         return Loss("loss"), None
-
-
-def _words(name: str) -> str:
-    return name.replace("_", " ")
-
-
-def _is_training(name: str) -> bool:
-    """Return True if the name marks a value of training, such as `train_loss`."""
-    return _TRAINING.search(_words(name)) is not None
-
-
-def _name(name: Any) -> str:
-    return str(name).strip().replace(" ", "_")
 
 
 def _value(value: Any) -> float | None:
