@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Literal
+from collections.abc import Mapping
+from typing import Any, Literal
 
 from pydantic import Field, FiniteFloat, field_validator
 
@@ -109,10 +110,26 @@ class Metric(Record):
         """Return whether `value` is finite and better than `than`, the best value so far (None: there is none)."""
         return math.isfinite(value) and (than is None or self.lower(value) < self.lower(than))
 
+    def spelled(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Return `values`, with this metric's name for a name that differs from it in case alone."""
+        if self.name in values:
+            return dict(values)
+        own = self.name.casefold()
+        return {self.name if name.casefold() == own else name: value for name, value in values.items()}
+
+    def as_argument(self) -> str:
+        """Return the metric as an argument of a call, such as `f1=...`, for messages."""
+        return f"{self.name}=..." if self.name.isidentifier() else f"**{{{self.name!r}: ...}}"
+
 
 def parse_metric(text: str) -> Metric:
-    """Parse `loss`, `error:min` or `accuracy:max`; raises InvalidRequest for any other text."""
-    name, colon, mode = text.strip().partition(":")
+    """Parse `loss`, `error:min` or `accuracy:max`; raises InvalidRequest for any other text.
+
+    A range may stand in the name, as in `mAP@0.5:0.95` and `mAP@0.5:0.95:max`.
+    """
+    name, colon, mode = text.strip().rpartition(":")
+    if not colon or (name and mode.replace(".", "").isdecimal()):
+        name, colon, mode = text.strip(), "", ""
     if not name or (colon and mode not in ("min", "max")):
         raise InvalidRequest(f"{text!r} is no metric: write loss, error:min or accuracy:max")
     return Metric(name=name, mode="max" if mode == "max" else "min")

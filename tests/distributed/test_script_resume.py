@@ -41,6 +41,15 @@ def _run(folder, command):
             runpy.run_path(command[0], run_name="__main__")
 
 
+def test_a_search_whose_metric_was_not_printed_says_what_was_and_how_to_print_it(trial):
+    options = {"search": {"method": "random"}, "metric": {"name": "Val f1", "mode": "max"}}
+    ran = trial(source=LOADER_LOOP, slots=1, options=options).run()
+    failure = ran.failures()[0]
+    assert failure.type == "InvalidDefinition"
+    assert "only loss in training" in failure.message
+    assert failure.message.endswith("""print it after each epoch, such as print(f"Val f1: {value}")""")
+
+
 def test_one_slot_gives_the_bits_of_plain_python(trial, tmp_path):
     one = trial(source=LOADER_LOOP, slots=1)
     ran = one.run()

@@ -82,10 +82,11 @@ class ExternalTraining:
     All ranks call every method except `report` and `request_checkpoint`, which any rank may call.
     """
 
-    def __init__(self, rank: RankContext) -> None:
+    def __init__(self, rank: RankContext, way: str = "") -> None:
         """Set up the training from the objects of this rank, and choose the checkpoint to resume from.
 
-        Values are restored from the checkpoint when they are registered.
+        `way` tells the user how code of this form reports the metric, by default with `run.report`. Values are restored
+        from the checkpoint when they are registered.
         """
         job, ranks, spool = rank.job, rank.ranks, rank.spool
         self.rank = rank
@@ -112,7 +113,10 @@ class ExternalTraining:
         self._target = Target(job.until, ranks, rank.instructions, rank.progress)
         self._samples: tuple[int, int] | None = None  # of this rank, of the global batch; None: equal parts
         self._spends = register_optimizer_step_post_hook(spend_gradients)
-        self._judgement = Judgement(rank.config, rank.note, f", or report {rank.config.metric.name}")
+        argument = rank.config.metric.as_argument()
+        self._way = way or f"report it in each epoch, such as run.report({argument}, validation=True)"
+        self._trained: dict[str, None] = {}  # names of the values reported in training, in order
+        self._judgement = Judgement(rank.config, rank.note, f", or {self._way}")
         self._requested = False
         self._held = False  # a due checkpoint is postponed to the next boundary
         self._told = time.monotonic()  # time of the last exchange of reports
@@ -190,7 +194,7 @@ class ExternalTraining:
         if weight is None:
             weight = 1.0 if self._samples is None else float(self._samples[0])
         label = now if step is None or kind == "validation" else step
-        self.reports.add(kind, label, self._epoch_now, values, weight)
+        self.reports.add(kind, label, self._epoch_now, self.rank.config.metric.spelled(values), weight)
 
     def take(self, batch: Batch) -> None:
         """Add the samples of a training batch to the record of the first epoch; do nothing in later epochs."""
@@ -355,6 +359,7 @@ class ExternalTraining:
             self.rank.spool.say(each)
         for each in found:
             if each.kind == "training":
+                self._trained |= dict.fromkeys(each.metrics)
                 self._judgement.training(each.step, each.metrics)
         validations = [each for each in found if each.kind == "validation"]
         if not validations:
@@ -381,9 +386,10 @@ class ExternalTraining:
     def _check_validated(self) -> None:
         """Raise InvalidDefinition if no validation was reported in a trial of a search, which compares validations."""
         if self.rank.config.search is not None and not self._judgement.validated:
+            only = f", only {', '.join(self._trained)} in training" if self._trained else ""
             raise InvalidDefinition(
-                f"a search compares validations, and none was reported until step {self.position.step}: report one in "
-                f"each epoch, such as run.report({self.rank.config.metric.name}=..., validation=True)"
+                f"a search compares --metric {self.rank.config.metric.name}, and it was not reported until step "
+                f"{self.position.step}{only}: choose another one, or {self._way}"
             )
 
     def _leave(self, code: int) -> None:

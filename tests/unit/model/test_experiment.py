@@ -75,6 +75,19 @@ def test_rules_of_what_to_keep_are_those_that_are_named(text: str, keep: Keep) -
     assert Keep() == parse_keep("best:1,latest:2")
 
 
+@pytest.mark.parametrize(
+    ("text", "metric"),
+    [
+        ("mAP@0.5:0.95", Metric(name="mAP@0.5:0.95")),
+        ("mAP@0.5:0.95:max", Metric(name="mAP@0.5:0.95", mode="max")),
+        ("val:loss:min", Metric(name="val:loss")),
+        ("F1:max", Metric(name="F1", mode="max")),
+    ],
+)
+def test_the_name_of_a_metric_may_have_colons(text: str, metric: Metric) -> None:
+    assert parse_metric(text) == metric
+
+
 def test_a_metric_is_better_downwards_unless_it_says_otherwise() -> None:
     assert [parse_metric(text) for text in ("loss", "error:min", "accuracy:max")] == [
         Metric(),
@@ -152,3 +165,13 @@ def test_a_diverged_loss_travels_as_json_too() -> None:
     assert isinstance(received, Report)
     assert math.isnan(received.metrics["loss"])
     assert received.metrics["norm"] == math.inf
+
+
+def test_a_name_that_differs_in_case_alone_is_the_metric() -> None:
+    f1 = Metric(name="F1", mode="max")
+    assert f1.spelled({"loss": 0.5, "f1": 0.9}) == {"loss": 0.5, "F1": 0.9}
+    assert f1.spelled({"F1": 0.9, "f1": 0.1}) == {"F1": 0.9, "f1": 0.1}
+
+
+def test_the_advice_for_a_metric_is_python_whatever_its_name() -> None:
+    assert [Metric(name=each).as_argument() for each in ("f1", "mAP@0.5")] == ["f1=...", "**{'mAP@0.5': ...}"]

@@ -166,6 +166,7 @@ class Lead:
             self.files.wrote(self._state(), self._committed)
 
     def _report(self, found: Logged) -> None:
+        found = found._replace(values=self._job.config.metric.spelled(found.values))
         validation = found.validation or (_judges(self._job) and self._job.config.metric.name in found.values)
         place = self.counts.take(found, validation)
         if not found.values:
@@ -345,7 +346,8 @@ def _judges(job: LaunchSpec) -> bool:
 
 
 def _unseen(metric: Metric) -> str:
+    pattern = f", or --metric-pattern '{metric.name}: (?P<{metric.name}>[\\d.]+)'" if metric.name.isidentifier() else ""
     return (
-        f"a search compares --metric {metric.name}, and the program reported none: add run.log({metric.name}=...) of "
-        f"`from daylight import run`, or --metric-pattern '{metric.name}: (?P<{metric.name}>[\\d.]+)'"
+        f"a search compares --metric {metric.name}, and the program reported none: add run.log({metric.as_argument()}) "
+        f"of `from daylight import run`{pattern}"
     )

@@ -60,7 +60,8 @@ class ScriptTraining:
 
     def __init__(self, rank: RankContext) -> None:
         self._rank = rank
-        self._training = ExternalTraining(rank)
+        name = rank.config.metric.name
+        self._training = ExternalTraining(rank, f'print it after each epoch, such as print(f"{name}: {{value}}")')
         self._training.ready = self._prepare
         number, size = rank.ranks.rank, rank.ranks.size
         settings = LoopSettings(rank.config, number, size, rank.device, rank.note, workers=rank.loader_workers)
