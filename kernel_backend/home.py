@@ -50,8 +50,14 @@ def _jupyter_data() -> Path:
 
 
 def home() -> Path:
-    """Return Daylight's home directory, created if missing and readable only by its owner; raise HomeUnusable."""
-    folder = Path(os.environ.get("DAYLIGHT_HOME") or _jupyter_data() / "daylight").expanduser().absolute()
+    """Return Daylight's home directory, created if missing and readable only by its owner; raise HomeUnusable.
+
+    A relative DAYLIGHT_HOME is made absolute, so that it stays the same when this process changes its folder.
+    """
+    given = os.environ.get("DAYLIGHT_HOME")
+    folder = Path(given or _jupyter_data() / "daylight").expanduser().absolute()
+    if given:
+        os.environ["DAYLIGHT_HOME"] = str(folder)
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     return folder

@@ -105,3 +105,12 @@ def test_a_file_that_checkpoints_share_takes_its_room_once(tmp_path):
     (tmp_path / "checkpoints" / "3" / "1" / "2-1" / shared.name).hardlink_to(shared)
     (tmp_path / "checkpoints" / "3" / "1" / "2-1" / "manifest.json").write_bytes(b"{}")
     assert sizes_of_experiments({"checkpoints": tmp_path / "checkpoints"}) == {3: {"checkpoints": 102}}
+
+
+def test_a_relative_home_stays_the_same_in_another_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DAYLIGHT_HOME", "home")
+    first = home()
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir(tmp_path / "other")
+    assert home() == first == tmp_path / "home"
