@@ -77,13 +77,16 @@ class Failure(Record):
         return self.type in (CheckpointFailed.__name__, PlaceUnavailable.__name__)
 
     def same_as(self, other: Failure | None) -> bool:
-        """Return whether both failures are the same error at the same step, so that another retry is useless."""
+        """Return whether both failures are the same error at the same step, so that another retry is useless.
+
+        Of the messages the first lines are compared, as those after them may quote a log, and times in it.
+        """
         mine = (self.type, _lasting(self.message), self.step)
         return other is not None and mine == (other.type, _lasting(other.message), other.step)
 
 
 def _lasting(message: str) -> str:
-    return _OF_AN_ATTEMPT.sub("", message)
+    return _OF_AN_ATTEMPT.sub("", message.partition("\n")[0])
 
 
 class Best(Record):

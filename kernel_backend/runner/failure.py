@@ -12,7 +12,7 @@ from kernel_backend.model.frames import OURS, Call, Sources, users_frame
 from kernel_backend.model.snapshot import Snapshot
 from kernel_backend.model.trial import USAGE_ERROR, Failure, Frame
 from kernel_backend.runner.process_end import flush_output
-from kernel_backend.runner.program_end import end_of, usage_error
+from kernel_backend.runner.program_end import end_of, last_words, usage_error
 
 # Classes are compared by name, as torch or Horovod may not be importable here.
 _CONSEQUENCES = {"HorovodInternalError", "DistBackendError", "DistNetworkError", "DistStoreError"}
@@ -43,14 +43,16 @@ def describe(
     """Return the failure record of `error`, which was raised during step `step` (None: before the training).
 
     Files in the folders `code`, which holds the definition, and `cwd` are the user's own: the record lists their stack
-    frames. If a program ended because it rejected its command line, the record has the reason from the rank's `log`,
-    and no traceback.
+    frames. If a program ended by `sys.exit`, the record has the last lines of the rank's `log`; if it rejected its
+    command line, it has the reason from there, and no traceback.
     """
-    refusal = _refusal(error, log)
+    printed = _printed(log) if isinstance(error, SystemExit) and log is not None else None
+    refusal = usage_error(error.code, printed) if isinstance(error, SystemExit) and printed is not None else None
+    message = _message(error) + (last_words(printed) if printed is not None else "")
     return Failure(
         rank=rank,
         type=USAGE_ERROR if refusal else type(error).__name__,
-        message=_plain(refusal or _message(error))[:LONGEST_MESSAGE],
+        message=_plain(refusal or message)[:LONGEST_MESSAGE],
         step=step,
         frames=tuple(_frames(error, Sources(code, cwd, snapshot)))[-_MOST_FRAMES:],
         traceback="" if refusal else _plain(_traceback(error))[-LONGEST_TRACEBACK:],
@@ -82,16 +84,14 @@ def write(failure: Failure, folder: Path) -> None:
         file.write(failure.model_dump_json(indent=2).encode())
 
 
-def _refusal(error: BaseException, log: Path | None) -> str | None:
-    if log is None or not isinstance(error, SystemExit):
-        return None
+def _printed(log: Path) -> str:
     flush_output()
-    return usage_error(error.code, end_of(log))
+    return end_of(log)
 
 
 def _message(error: BaseException) -> str:
     if isinstance(error, SystemExit):
-        return f"the definition called sys.exit({error.code!r})"
+        return f"the program ended itself by sys.exit({'' if error.code is None else repr(error.code)})"
     if isinstance(error, SyntaxError):
         return error.msg or "invalid syntax"
     try:

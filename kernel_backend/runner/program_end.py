@@ -10,6 +10,8 @@ END = 64 * 1024  # bytes read from the end of the log
 _REFUSED = 2  # exit code of argparse, click and similar parsers for a usage error
 _LINES = 30  # lines at the end of the log that may hold the usage
 _BOX = " \t│╭╮╰╯─"  # drawn around a message by rich, as in typer
+_WORDS = 8  # last lines that a failure shows
+_SHOWN = 300  # characters shown of each
 _BY_SHELL = 128  # a shell adds it to the signal that ended its command
 
 
@@ -18,6 +20,18 @@ def end_of(log: Path) -> str:
     with log.open("rb") as file:
         file.seek(max(0, file.seek(0, 2) - END))
         return file.read().decode(errors="replace")
+
+
+def last_words(text: str) -> str:
+    r"""Return the last lines that a program printed, as lines that are added to a message; "" if it printed nothing.
+
+    Examples
+    --------
+    >>> last_words("epoch 1\n\nno data in /data\n")
+    '\nthe last lines that it printed:\n  epoch 1\n  no data in /data'
+    """
+    lines = [line.strip()[:_SHOWN] for line in text.splitlines() if line.strip()][-_WORDS:]
+    return "\n  ".join(["\nthe last lines that it printed:", *lines]) if lines else ""
 
 
 def usage_error(code: object, text: str) -> str | None:

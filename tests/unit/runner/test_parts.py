@@ -339,7 +339,18 @@ def test_an_error_of_our_own_keeps_its_frames(tmp_path):
 
 
 def test_leaving_the_process_is_a_failure_that_says_so(tmp_path):
-    assert failure_of("raise SystemExit(0)", tmp_path).message == "the definition called sys.exit(0)"
+    assert failure_of("raise SystemExit(0)", tmp_path).message == "the program ended itself by sys.exit(0)"
+
+
+def test_a_program_that_leaves_shows_the_last_lines_that_it_printed(tmp_path):
+    log = tmp_path / "rank-0.log"
+    log.write_text("epoch 1\n\nno data in /data\n")
+    failure = describe(SystemExit(1), 0, None, tmp_path, tmp_path, None, log)
+    first, *rest = failure.message.splitlines()
+    assert first == "the program ended itself by sys.exit(1)"
+    assert rest == ["the last lines that it printed:", "  epoch 1", "  no data in /data"]
+    log.write_text("epoch 1 took 3.1 s\n")
+    assert failure.same_as(describe(SystemExit(1), 0, None, tmp_path, tmp_path, None, log))
 
 
 def test_a_lost_peer_is_a_consequence_and_an_error_of_the_user_is_none():

@@ -154,6 +154,16 @@ at exit
 """
 
 
+TORCHRUN = """[rank1]: Traceback (most recent call last):
+[rank1]:   File "/attempt/code/project/src/train.py", line 7, in <module>
+[rank1]:     load()
+[rank1]: ValueError: no data
+Traceback (most recent call last):
+  File "/usr/bin/torchrun", line 8, in <module>
+torch.distributed.elastic.multiprocessing.errors.ChildFailedError:
+============================================================
+src/train.py FAILED
+"""
 ARGPARSE = "usage: train.py [-h]\n                [--lr LR]\ntrain.py: error: argument --lr: invalid float value: 'x'\n"
 CLICK = "Usage: train.py [OPTIONS]\nTry 'train.py --help' for help.\n\nError: No such option: --beta\n"
 TYPER = "Usage: train.py [OPTIONS]\n╭─ Error ────╮\n│ No such option: --beta │\n╰────────────╯\n"
@@ -171,6 +181,7 @@ TYPER = "Usage: train.py [OPTIONS]\n╭─ Error ────╮\n│ No such op
         (1, RAISED, "OutOfMemoryError", "CUDA out of memory"),
         (3, "hello\nbad thing\n", "ProgramFailed", "train ended with exit code 3; its last line: bad thing"),
         (-9, "", "SIGKILL", "train was killed by SIGKILL; it printed nothing"),
+        (1, TORCHRUN, "ValueError", "no data"),
         (1, RAISED.replace("torch.cuda.OutOfMemoryError: CUDA out of memory", "EOFError: EOF"), "EOFError", "keyboard"),
     ],
 )
@@ -185,6 +196,13 @@ def test_the_end_of_a_log_says_how_a_program_failed(
     if "Traceback" in text:
         assert [(frame.file, frame.line, frame.text) for frame in failure.frames] == [("src/train.py", 7, "load()")]
         assert failure.raised
+
+
+def test_a_launchers_error_without_a_text_has_the_lines_after_it(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_text(TORCHRUN[TORCHRUN.index("\nTraceback") :])
+    failure = program_failure(1, log, 0, None, "train", SOURCES)
+    assert (failure.type, failure.message) == ("ChildFailedError", "src/train.py FAILED")
 
 
 def test_a_lost_peer_is_no_cause(tmp_path: Path) -> None:

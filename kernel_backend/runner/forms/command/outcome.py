@@ -14,7 +14,9 @@ from kernel_backend.runner.program_end import end_of, signal_of, usage_error
 _SHOWN = 300  # characters shown of its last line
 _BEGIN = "Traceback (most recent call last):"
 _CALL = re.compile(r'^\s+File "(.*)", line (\d+), in (.*)$')
-_ERROR = re.compile(r"^([A-Za-z_][\w.]*)(?:: (.*))?$", re.DOTALL)
+_OF_RANK = re.compile(r"^\[rank\d+\]: ?", re.MULTILINE)  # torch's mark of a process group's members
+_LAUNCHERS = "ChildFailedError"  # torchrun's error, after that of the child
+_ERROR = re.compile(r"^([A-Za-z_][\w.]*)(?:: ?(.*))?$", re.DOTALL)
 _HINTS = {
     "EOFError": "a job has no keyboard: give the program its input as an option or a file",
     "ModuleNotFoundError": "install it in the job's Python; --include takes a module of the project along",
@@ -70,16 +72,26 @@ def program_failure(code: int, log: Path, rank: int, step: int | None, command: 
 
 def _raised(text: str) -> tuple[str, str, list[str]] | None:
     """Return the class, message and lines of the last Python traceback in a text; None if there is none."""
+    text = _OF_RANK.sub("", text)
     begin = text.rfind(_BEGIN)
     if begin < 0:
         return None
-    lines = text[begin:].splitlines()
+    raised = _error_in(text[begin:])
+    if raised is None or raised[0] != _LAUNCHERS:
+        return raised
+    return _raised(text[:begin]) or raised
+
+
+def _error_in(text: str) -> tuple[str, str, list[str]] | None:
+    """Return the class, message and lines of the traceback with which a text begins."""
+    lines = text.splitlines()
     for index, line in enumerate(lines[1:], start=1):
         if line and not line[0].isspace():
             found = _ERROR.match(line)
             if found is None:
                 return None
-            return found[1].rpartition(".")[2], found[2] or "", lines[: index + 1]
+            message = found[2] or next((each.strip() for each in lines[index + 1 :] if re.search(r"\w", each)), "")
+            return found[1].rpartition(".")[2], message, lines[: index + 1]
     return None
 
 
