@@ -46,7 +46,7 @@ def test_a_search_whose_metric_was_not_printed_says_what_was_and_how_to_print_it
     ran = trial(source=LOADER_LOOP, slots=1, options=options).run()
     failure = ran.failures()[0]
     assert failure.type == "InvalidDefinition"
-    assert "only loss in training" in failure.message
+    assert "only loss, weights in training" in failure.message
     assert failure.message.endswith("""print it after each epoch, such as print(f"Val f1: {value}")""")
 
 

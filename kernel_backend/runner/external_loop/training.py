@@ -388,8 +388,8 @@ class ExternalTraining:
         if self.rank.config.search is not None and not self._judgement.validated:
             only = f", only {', '.join(self._trained)} in training" if self._trained else ""
             raise InvalidDefinition(
-                f"a search compares --metric {self.rank.config.metric.name}, and it was not reported until step "
-                f"{self.position.step}{only}: choose another one, or {self._way}"
+                f"a search compares validations by --metric {self.rank.config.metric.name}, and none was reported "
+                f"until step {self.position.step}{only}: {self._way}"
             )
 
     def _leave(self, code: int) -> None:
