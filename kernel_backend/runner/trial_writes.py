@@ -53,7 +53,7 @@ class TrialWrites:
 
     def begin(self) -> None:
         """Listen from now on, until the first file was told; a hook cannot be removed."""
-        with contextlib.suppress(OSError):  # on a full disk nothing can be told, which must not end the training
+        with contextlib.suppress(OSError):  # without the folder, as on a full disk, nothing is told
             self._folder.mkdir(parents=True, exist_ok=True)
         sys.addaudithook(self._hear)
 

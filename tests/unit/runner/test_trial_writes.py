@@ -91,6 +91,11 @@ def test_files_that_are_read_or_appended_to_or_named_by_their_trial_are_not_told
     assert [notes_of(1, lambda: trains(0.1)), notes_of(2, lambda: trains(0.2))] == [[], []]
 
 
+def test_a_home_that_cannot_be_written_is_no_error_of_the_training(notes_of, tmp_path):
+    (tmp_path / "home").write_text("no folder")
+    assert [notes_of(1, saved), notes_of(2, saved)] == [[], []]
+
+
 def test_nothing_of_the_listener_reaches_the_program_that_writes(notes_of, tmp_path):
     def writes():
         (tmp_path / "home" / "programs" / "5" / "written").rmdir()
