@@ -130,7 +130,8 @@ class SqlExperimentStore(Store):
     def unfinished_experiments(self) -> list[Experiment]:
         here = tables.experiments.c
         return self._all(
-            Experiment, select(tables.experiments).where(here.state.in_(OPEN_EXPERIMENT)).order_by(here.number)
+            Experiment,
+            rows_of(Experiment, tables.experiments).where(here.state.in_(OPEN_EXPERIMENT)).order_by(here.number),
         )
 
     @override

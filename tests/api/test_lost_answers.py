@@ -85,13 +85,14 @@ def far(proxy: Cutting) -> Client:
     return Client.at(proxy.url, TOKEN, patience=30.0)
 
 
-def test_a_submission_whose_answer_is_lost_is_repeated_and_is_one(cutting: Any, client: Client) -> None:
+def test_a_submission_whose_answer_is_lost_is_repeated_and_is_one(cutting: Any, served: Served, client: Client) -> None:
     proxy = cutting()
     assert submit_once(far(proxy)) == (1, True), "the answer to the third is that to the first"
     assert len(proxy.posted) == 3
     assert len(set(proxy.posted)) == 1
     assert submit(far(cutting())).experiment.number == 2, "one that is meant to be another is one more"
     assert [each.experiment.number for each in client.experiments()] == [2, 1]
+    assert [each.number for each in served.service._store.unfinished_experiments()] == [1, 2]
 
 
 def test_what_is_repeated_while_it_is_under_way_is_one(served: Served, client: Client) -> None:
