@@ -22,7 +22,7 @@ from kernel_backend.runner.forms.script.curves.bound import Bound, bound_in, num
 from kernel_backend.runner.forms.script.curves.labels import LONGEST_LINE, cleaned, labelled
 from kernel_backend.runner.forms.script.curves.losses import Loss, losses_of
 from kernel_backend.runner.forms.script.curves.trackers import Trackers
-from kernel_backend.runner.forms.script.curves.words import is_held_out, is_training
+from kernel_backend.runner.forms.script.curves.vocabulary import is_held_out, is_training
 from kernel_backend.runner.forms.script.events import Events
 
 _LOSS = re.compile(r"(?:^|[^a-z])loss(?:[^a-z]|$)", re.IGNORECASE)

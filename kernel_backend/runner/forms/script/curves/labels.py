@@ -12,7 +12,7 @@ from collections import Counter
 from functools import lru_cache
 from typing import NamedTuple
 
-from kernel_backend.runner.forms.script.curves.words import COUNTERS, GROUP, METRIC, UNGROUPED
+from kernel_backend.runner.forms.script.curves.vocabulary import COUNTERS, GROUP, METRIC, UNGROUPED
 
 LONGEST_LINE = 500  # characters; longer lines are not looked at
 _MOST_TEXT = 32 * LONGEST_LINE  # characters at the end of a text that are looked at
