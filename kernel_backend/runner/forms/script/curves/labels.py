@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 from kernel_backend.runner.forms.script.curves.vocabulary import COUNTERS, GROUP, METRIC, UNGROUPED
 
-LONGEST_LINE = 500  # characters; longer lines are not looked at
-_MOST_TEXT = 32 * LONGEST_LINE  # characters at the end of a text that are looked at
+LONGEST_LINE = 2_000  # characters; longer lines are not looked at
+_MOST_TEXT = 8 * LONGEST_LINE  # characters at the end of a text that are looked at
 _MOST_NUMBERS = 24  # in a line; those after them are not looked at
 _BEHIND, _AHEAD = 100, 3  # characters before and after a number that are looked at
 _LETTER = r"[^\W\d_]"
