@@ -25,9 +25,10 @@ def trials_head(status: SearchStatus) -> tuple[str, ...]:
 def trial_cells(status: SearchStatus, row: TrialRow) -> list[str]:
     """Return the texts of a trial's row in the table of trials."""
     state = f"{row.state}: {row.failure}" if row.failure else str(row.state)
+    since = "" if row.best_unit is None else f" after {status.unit} {row.best_unit}"  # the best beside it is from then
     return [
         f"{status.number}.{row.trial}",
-        f"{state}, diverged" if row.diverged else state,
+        f"{state}, diverged{since}" if row.diverged else state,
         f"{row.unit}/{status.units}",
         "" if row.best is None else number(row.best),
         "" if row.value is None else number(row.value),

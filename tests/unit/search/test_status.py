@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kernel_backend.commands.search import trial_cells
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.best import better
 from kernel_backend.model.experiment import Config, Experiment, Metric
@@ -120,6 +121,14 @@ def test_what_diverged_is_counted_marked_and_never_the_best() -> None:
     ]
     rung = found.brackets[0].rungs[0]
     assert (rung.results, rung.best, len(rung.entries)) == (3, 0.7, 1)
+
+
+def test_a_trial_that_diverged_later_says_from_when_its_best_is() -> None:
+    log = played([math.nan, 0.3]).log
+    trials = [replace(outlines(log)[0], best=Best(value=0.1, step=5, epoch=1.0)), outlines(log)[1]]
+    found = search_status(experiment(), told(log), trials, {}, 160.0, Page())
+    states = {row.trial: trial_cells(found, row)[1].partition(", ")[2] for row in found.trials}
+    assert states == {1: "diverged after epoch 1", 2: ""}
 
 
 def test_a_rung_says_who_may_go_on_and_how_many_have() -> None:

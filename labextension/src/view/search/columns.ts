@@ -20,7 +20,7 @@ export function columnsOf(status: SearchStatus): Column[] {
   }));
   return [
     { name: 'trial', head: 'trial', cell: row => `${own}.${row.trial}` },
-    { name: 'state', head: 'state', cell: stateText },
+    { name: 'state', head: 'state', cell: row => stateText(row, unit) },
     { name: 'unit', head: unit, cell: row => `${row.unit}/${units}` },
     { name: 'best', head: `best ${metric.name}`, cell: row => (row.best === null ? '' : number(row.best)) },
     { name: 'value', head: 'newest', cell: row => (row.value === null ? '' : number(row.value)) },
@@ -29,13 +29,14 @@ export function columnsOf(status: SearchStatus): Column[] {
   ];
 }
 
-function stateText(row: TrialRow): string {
+function stateText(row: TrialRow, unit: string): string {
   if (row.failure !== null) {
     return `${row.state}: ${row.failure}`;
   }
-  return row.diverged || (row.value !== null && !Number.isFinite(num(row.value)))
-    ? `${row.state}, diverged`
-    : row.state;
+  if (!row.diverged && (row.value === null || Number.isFinite(num(row.value)))) {
+    return row.state;
+  }
+  return `${row.state}, diverged` + (row.best_unit === null ? '' : ` after ${unit} ${row.best_unit}`);
 }
 
 /**
