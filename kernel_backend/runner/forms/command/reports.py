@@ -92,7 +92,7 @@ class LogPatterns:
                 with processor_time(time_limit.PATTERN_S):
                     for of_line, line in zip(numbers, written, strict=True):
                         for found in pattern.finditer(line):
-                            of_line |= self._numbers(found)
+                            of_line.update(self._numbers(found))
             except TookTooLong:
                 self._patterns.remove(pattern)
                 self.unread.append(
