@@ -12,7 +12,7 @@ from kernel_backend.launch.spool import read_page
 from kernel_backend.model.experiment import Submission
 from kernel_backend.model.record import MOST_PROBLEMS, problem_text
 from kernel_backend.model.reports import Delivery, SpoolPosition
-from kernel_backend.model.versions import MOST_VALUES, changes_nothing, read
+from kernel_backend.model.versions import MOST_VALUES, changes_nothing, check_values, read
 
 ASKED = {"snapshot": "a", "python": "p", "cwd": "/"}
 NOTHING = changes_nothing(frozenset())
@@ -32,6 +32,16 @@ def test_a_text_of_too_many_values_is_refused_before_it_is_parsed(kind: Any, tex
     assert [each["type"] for each in raised.value.errors()] == ["too_many_values"]
     assert problem_text(raised.value).startswith("body: it has ")
     assert "and the limit is 65,536: send less at once" in problem_text(raised.value)
+
+
+@pytest.mark.parametrize("text", ["," * MOST_VALUES, '\\",[{' * MOST_VALUES, '"' * MOST_VALUES, "\n" * MOST_VALUES])
+def test_what_stands_within_a_string_is_no_value(text: str) -> None:
+    assert read(Submission, json.dumps({**ASKED, "params": {"a": text}}).encode(), NOTHING).params == {"a": text}
+
+
+@pytest.mark.parametrize("end", ["", '"', "\\", '\\"', '\\\\"'])
+def test_the_values_of_a_text_with_an_open_string_are_counted_once(end: str) -> None:
+    check_values(b'{"a":"' + b'\\",' * 2**20 + end.encode())  # 3 MiB: it would take hours if each quote began anew
 
 
 def test_problems_without_number_are_counted_and_not_listed() -> None:
