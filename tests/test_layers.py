@@ -198,6 +198,7 @@ def test_no_siblings_in_a_package_import_each_other_in_a_circle() -> None:
 def test_no_folder_holds_more_than_25_modules() -> None:
     count = Counter(path.parent for path in ROOT.glob("kernel_backend/**/*.py") if path.name != "__init__.py")
     count += Counter(path.parent for path in ROOT.glob("jupyter_ext/**/*.py") if path.name != "__init__.py")
+    del count[ROOT / "kernel_backend/store/migrations/versions"]  # a module for each change of the tables
     assert max(count.values()) <= 25, count.most_common(3)
 
 

@@ -22,7 +22,7 @@ APART = "runs in the user's own process: a rank, a launcher, an agent, a probe o
 
 BOUNDS = {
     "agent.protocol": {"_parsed": FRAME},
-    "api.base": {"ApiHandler.parse": COUNTED},
+    "api.base": {"ApiHandler.parse": COUNTED, "ApiHandler._truth_for_number": COUNTED},
     "api.cluster": {"_object": COUNTED},
     "checkpoints.base": {"parse": SMALL_FILE},
     "checkpoints.writer": {"decode": APART},

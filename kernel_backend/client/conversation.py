@@ -271,7 +271,7 @@ def read_answer(kind: type[_Answer], body: bytes | Mapping[str, Any], version: s
     if not isinstance(body, bytes):  # removes most unknown fields, so that one pass suffices
         body = {name: value for name, value in body.items() if name in kind.model_fields}
     try:
-        return versions.read(kind, body)
+        return versions.read(kind, body, of_service=True)
     except ValidationError as error:
         raise OtherVersion(_versions(version, f"its answer cannot be read: {problem_text(error)}")) from None
 

@@ -165,5 +165,5 @@ def truths_for_numbers(sent: Any, taken: Any, place: str = "") -> Iterator[str]:
             yield from truths_for_numbers(one, other, f"{place}.{number}".lstrip("."))
     elif isinstance(sent, dict):
         held = taken if isinstance(taken, dict) else getattr(taken, "__dict__", {})
-        for name in sent.keys() & held.keys():
+        for name in filter(held.__contains__, sent):
             yield from truths_for_numbers(sent[name], held[name], f"{place}.{name}".lstrip("."))

@@ -57,19 +57,26 @@ def at_defaults(record: BaseModel, place: str = "") -> Iterator[str]:
             yield from at_defaults(value, f"{place}{name}.")
 
 
-def read(kind: type[A] | TypeAdapter[A], data: bytes | Any, may_go: MayGo = lambda value, place: True) -> A:
+def read(
+    kind: type[A] | TypeAdapter[A],
+    data: bytes | Any,
+    may_go: MayGo = lambda value, place: True,
+    *,
+    of_service: bool = False,
+) -> A:
     """Parse a record of class `kind` from JSON bytes or Python values, ignoring unknown fields.
 
     `may_go` gets the value and the path of each unknown field, and returns whether it may be ignored. Raises
     ValidationError if it returns False, and for any other error, such as more than `MOST_VALUES` values in JSON bytes.
+    An answer `of_service`, which a client reads, may have any number of values and of unknown fields.
     """
     adapter: TypeAdapter[A] = kind if isinstance(kind, TypeAdapter) else _adapter(cast("Hashable", kind))
-    if isinstance(data, bytes):
+    if isinstance(data, bytes) and not of_service:
         check_values(data)
     try:
         return adapter.validate_json(data) if isinstance(data, bytes) else adapter.validate_python(data)
     except ValidationError as error:
-        found = first_problems(error)
+        found = error.errors(include_url=False) if of_service else first_problems(error)
         if len(found) < error.error_count() or not all(each["type"] == "extra_forbidden" for each in found):
             raise
         known = json.loads(data) if isinstance(data, bytes) else copy.deepcopy(data)

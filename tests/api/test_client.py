@@ -264,8 +264,8 @@ def test_a_slow_reader_makes_the_service_wait_and_not_grow(served, client, token
     wide = {f"a_metric_with_a_long_name_{index}": 0.123456789 for index in range(400)}
     total, steps = 1500, []
     with connect(address, sock=small, additional_headers=allowed, max_queue=1, ping_interval=None) as reader:
-        for number in range(2, total + 2, 250):
-            batch = tuple(report(n, **wide) for n in range(number, number + 250))
+        for number in range(2, total + 2, 150):
+            batch = tuple(report(n, **wide) for n in range(number, number + 150))
             client.deliver(KEY, token, Delivery(records=batch))
         client.nodes()  # the others are served all the while
         assert sum(handed_out) < total, "the service read on although nobody took what it had read"

@@ -69,3 +69,8 @@ def test_a_line_of_a_spool_with_too_many_values_is_skipped_with_a_reason(tmp_pat
     assert [each.number for each in page.records] == [3]
     assert page.skipped == 2
     assert page.problem.startswith("the line at byte 0: it has ")
+
+
+def test_a_client_reads_any_number_of_values_and_of_later_fields_in_an_answer() -> None:
+    later = {f"a{i}": [0] * 100 for i in range(MOST_PROBLEMS + 1)}
+    assert read(Submission, json.dumps({**ASKED, **later}).encode(), of_service=True) == Submission(**ASKED)

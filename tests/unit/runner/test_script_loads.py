@@ -39,7 +39,7 @@ for step in range(2):
 
 
 class Trained:
-    """What a program has left in its last checkpoint, and the text of its variables at its end."""
+    """State of a program in its last checkpoint, and the text of its variables at its end."""
 
     def __init__(self, folder: Any, text: str) -> None:
         path = folder / "program.py"

@@ -96,7 +96,7 @@ ENDINGS = {
 
 @pytest.mark.parametrize("ending", ENDINGS)
 def test_a_program_that_touches_its_streams_ends_as_in_plain_python(ending):
-    """What it prints is there once, and the rank's exit code is 0."""
+    """Its output is in the log once, and the rank's exit code is 0."""
     plain = subprocess.run([sys.executable, "-c", "import sys\n" + ENDINGS[ending]], capture_output=True, check=True)
     program = (
         f"{HEAD}{ENDINGS[ending]}\noutput.close()\nimport kernel_backend.runner.__main__ as runner\nrunner.leave(0)"

@@ -49,7 +49,10 @@ def unpacked(tmp_path: Path, source: str, files: dict[str, str]) -> tuple[Path, 
 
 
 @pytest.mark.parametrize("own", ["definition.py", "definition/__init__.py"])
-def test_the_users_own_module_of_the_definitions_name_is_the_one_that_is_imported(tmp_path: Path, own: str):
+def test_the_users_own_module_of_the_definitions_name_is_the_one_that_is_imported(
+    tmp_path: Path, own: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.delitem(sys.modules, "definition", raising=False)  # a definition that another test has loaded
     source = "from definition import Net\nclass Data:\n    size = Net.size\n"
     code, live = unpacked(tmp_path, source, {f"project/src/{own}": "class Net:\n    size = 3\n"})
     loaded = load(code, live / "books")
