@@ -1,4 +1,4 @@
-"""Map options of other tools (Lightning, Hugging Face, Optuna, W&B, SLURM) to what is written here instead."""
+"""Map options of other tools (Lightning, Optuna, W&B, SLURM), and former ones, to what is written here instead."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from kernel_backend.model.search.registry import find
 
 # What to write instead, and the other tools' names of it. `{N}` stands for the value, and for itself without one.
 INSTEAD = {
+    "nothing in its place, as a restart is rehearsed only with --rehearse": "no-rehearsal",
     "--slots {N}": (
         "gpus gpu num-gpus n-gpus ngpus gpus-per-node gpus-per-task gpus-per-trial gres devices num-devices nproc "
         "nproc-per-node num-processes n-procs np ntasks ntasks-per-node world-size num-slots replicas ddp distributed"

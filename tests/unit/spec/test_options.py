@@ -329,6 +329,7 @@ def test_an_option_that_is_none_may_be_meant_as_a_hyperparameter(line: str, says
         ("--n-trials 20", "--trials 20"),
         ("--direction maximize", "--metric NAME:max"),
         ("--mode min", "--metric NAME:min"),
+        ("--no-rehearsal", "nothing in its place, as a restart is rehearsed only with --rehearse"),
         ("--time 2:00:00", "--max-time 2:00:00"),
         ("--early-stopping", "--patience N"),
         ("--gradient-accumulation-steps 4", "--accumulate 4"),
