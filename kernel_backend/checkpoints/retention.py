@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -66,11 +67,10 @@ def expendable(committed: Sequence[Manifest], keep: Keep, metric: Metric) -> lis
 
 
 def _candidates(trial: int, manifests: Sequence[Manifest], metric: Metric) -> list[_Candidate]:
-    values = [manifest.metrics.get(metric.name, float("nan")) for manifest in manifests]
     return [
-        _Candidate(metric.lower(value), trial, manifest.order, place)
-        for place, (manifest, value) in enumerate(zip(manifests, values, strict=True))
-        if metric.better(value, None)
+        _Candidate(cost, trial, manifest.order, place)
+        for place, manifest in enumerate(manifests)
+        if math.isfinite(cost := metric.cost(manifest.metrics))
     ]
 
 

@@ -28,7 +28,7 @@ def better(best: Best | None, report: Report | StoredReport, metric: Metric) -> 
     The earlier step wins a tie. Values that are not finite are ignored. Returns None if neither exists: `best` is None,
     and the report has no finite value of the metric.
     """
-    value = report.metrics.get(metric.name)
+    value = metric.of(report.metrics)
     if value is None or not metric.better(value, None):
         return best
     if best is not None and (metric.lower(best.value), best.step) <= (metric.lower(value), report.step):

@@ -106,11 +106,8 @@ def _best_first(found: Sequence[CheckpointInfo], metric: Metric) -> list[Checkpo
 
     Checkpoints without a finite value of the metric are left out.
     """
-    valued = [(each.metrics.get(metric.name, math.nan), each) for each in found]
-    ranked = sorted(
-        ((metric.lower(value), each.trial, each.order, each) for value, each in valued if metric.better(value, None)),
-        key=itemgetter(0, 1, 2),
-    )
+    valued = ((metric.cost(each.metrics), each.trial, each.order, each) for each in found)
+    ranked = sorted((each for each in valued if math.isfinite(each[0])), key=itemgetter(0, 1, 2))
     if not ranked:
         raise NotFound(
             f"no checkpoint has a value of {metric.name}: nothing was validated at their steps; take --latest"

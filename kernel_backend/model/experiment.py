@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Literal, TypeVar
 
 from pydantic import Field, FiniteFloat, field_validator
 
 from kernel_backend.errors import InvalidRequest
+from kernel_backend.model.metric_names import cleaned
 from kernel_backend.model.record import GivenParams, Record, Value
 from kernel_backend.model.search.domains import Choices
 from kernel_backend.model.search.records import Search
@@ -17,6 +18,7 @@ from kernel_backend.model.search.space import Space
 from kernel_backend.model.states import ExperimentState
 from kernel_backend.model.values import check_value
 
+_T = TypeVar("_T")
 BackendChoice = Literal["auto", "horovod", "torch"]
 LogAction = Literal["cancel_retries", "exclude_node"]
 _DIGITS = 18  # most digits of an integer: it fits into 64 bits
@@ -110,12 +112,21 @@ class Metric(Record):
         """Return whether `value` is finite and better than `than`, the best value so far (None: there is none)."""
         return math.isfinite(value) and (than is None or self.lower(value) < self.lower(than))
 
-    def spelled(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Return `values`, with this metric's name for a name that differs from it in case alone."""
+    def spelled(self, values: Mapping[str, _T]) -> dict[str, _T]:
+        """Return `values`, with this metric's name for one that differs from it in case or in signs such as spaces."""
         if self.name in values:
             return dict(values)
-        own = self.name.casefold()
-        return {self.name if name.casefold() == own else name: value for name, value in values.items()}
+        own = cleaned(self.name)
+        return {self.name if cleaned(name) == own else name: value for name, value in values.items()}
+
+    def of(self, values: Mapping[str, float]) -> float | None:
+        """Return the metric's value among `values`, however its name is spelled there; None if it is missing."""
+        return self.spelled(values).get(self.name)
+
+    def cost(self, values: Mapping[str, float]) -> float:
+        """Return the metric's value among `values` as `lower` does; infinity if it is missing or not finite."""
+        value = self.of(values)
+        return self.lower(value) if value is not None and math.isfinite(value) else math.inf
 
     def as_argument(self) -> str:
         """Return the metric as an argument of a call, such as `f1=...`, for messages."""

@@ -63,8 +63,8 @@ def choose_checkpoint(before: Experiment, asked: Rerun, listed: Sequence[Checkpo
     if wanted == "newest":
         return own[-1]
     if wanted == "best":
-        judged = [each for each in own if math.isfinite(each.metrics.get(metric.name, math.nan))]
-        return min(judged, key=lambda each: metric.lower(each.metrics[metric.name]), default=own[-1])
+        judged = [each for each in own if math.isfinite(metric.cost(each.metrics))]
+        return min(judged, key=lambda each: metric.cost(each.metrics), default=own[-1])
     found = next((each for each in reversed(own) if wanted in (each.id, str(each.step))), None)
     if found is None:
         there_are = ", ".join(str(each.step) for each in own)

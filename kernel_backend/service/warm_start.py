@@ -74,7 +74,7 @@ def check(store: Store, number: int, config: Config, space: Space) -> None:
 def _trials(store: Store, experiment: Experiment, metric: Metric) -> list[PriorTrial]:
     values: dict[int, list[tuple[int, float]]] = {}
     for report in store.validations(experiment.number):
-        unit, value = unit_of(experiment.config, report), report.metrics.get(metric.name)
+        unit, value = unit_of(experiment.config, report), metric.of(report.metrics)
         if unit is not None and value is not None:
             values.setdefault(report.trial, []).append((unit, value))
     return [PriorTrial(trial.params, sorted(values.get(trial.index, ()))) for trial in store.trials(experiment.number)]
@@ -84,7 +84,7 @@ def _unheard(number: int, metric: Metric, reports: Sequence[StoredReport]) -> st
     names = sorted({name for report in reports for name in report.metrics})
     if not names:
         return f"experiment #{number} has no validation yet, so that it has no results to use"
-    if metric.name in names:
+    if metric.name in metric.spelled(dict.fromkeys(names)):
         return f"experiment #{number} has not completed an epoch yet, so that it has no results to use"
     return (
         f"experiment #{number} reported no {metric.name}{nearest(metric.name, names)}, only {' '.join(names)}: "

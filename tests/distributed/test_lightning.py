@@ -309,9 +309,11 @@ def test_every_logged_number_is_that_of_plain_lightning_where_slots_do_not_divid
     steps = [[1.0, 2.0, 3.0], [4.0, 5.0, 6.0], [7.0]]
     of_steps = [{"mean": sum(each) / len(each), "sum": sum(each), "largest": max(each)} for each in steps]
     of_epoch = {"mean": 4.0, "sum": 28.0, "largest": 7.0}
-    validation = {"val_ones": 1, "val_mean": 4, "val_synced": 4, "val_sum": 28, "val_least": 1, "val_metric": 4}
+    validation = {"VAL_ones": 1, "val_mean": 4, "val_synced": 4, "val_sum": 28, "val_least": 1, "val_metric": 4}
+    chosen = {"metric": {"name": "VAL_ones", "mode": "min"}}  # names are compared without case
     for slots in (1, 2, 3):
-        ran = Trial(tmp_path / str(slots), source=COUNTED, slots=slots, batch_size=3, epochs=1).run()
+        trial = Trial(tmp_path / str(slots), source=COUNTED, slots=slots, batch_size=3, epochs=1, options=chosen)
+        ran = trial.run()
         assert ran.codes == [0] * slots, ran.logs()
         reports = ran.reports("training")
         for step, expected in enumerate(of_steps, 1):

@@ -63,16 +63,16 @@ def test_steps_may_be_counted_instead_of_epochs(tmp_path):
 
 
 def test_the_best_checkpoint_stays_whatever_came_after_it(tmp_path):
-    """The weights deteriorate, so that the first epoch's are the best."""
+    """The weights deteriorate, so that the first epoch's are the best. `metrics` names an `accuracy` in lower case."""
     source = DIGITS.replace("lr=1e-2", "lr=5.0")
-    trial = Trial(tmp_path / "trial", source=source, epochs=5, options={"metric": {"name": "accuracy", "mode": "max"}})
+    trial = Trial(tmp_path / "trial", source=source, epochs=5, options={"metric": {"name": "Accuracy", "mode": "max"}})
     ran = trial.run()
     assert ran.codes == [0, 0], ran.logs()
-    accuracies = {step: values["accuracy"] for step, values in ran.reports("validation").items()}
+    accuracies = {step: values["Accuracy"] for step, values in ran.reports("validation").items()}
     best = max(accuracies, key=lambda step: (accuracies[step], -step))
     kept = {manifest.step: manifest.metrics for manifest in trial.home.committed()}
     assert best in kept
-    assert kept[best]["accuracy"] == accuracies[best]
+    assert kept[best]["Accuracy"] == accuracies[best]
     assert max(kept) == 30
 
 

@@ -244,8 +244,8 @@ class Checkpointer:
 
     def _choose_best(self) -> Manifest:
         committed, metric = self._home.committed(), self._job.config.metric
-        ranked = [each for each in committed if math.isfinite(each.metrics.get(metric.name, math.nan))]
-        return min(ranked, key=lambda each: metric.lower(each.metrics[metric.name]), default=committed[-1])
+        ranked = [each for each in committed if math.isfinite(metric.cost(each.metrics))]
+        return min(ranked, key=lambda each: metric.cost(each.metrics), default=committed[-1])
 
     # Saving
 

@@ -52,7 +52,7 @@ def validate(run: Training, data: Batches) -> dict[str, float]:
         found = finish_metrics(run, evaluation) if evaluation is not None else {}
         if "loss" not in found:
             compared.warn_if_coupled()
-        return means | found
+        return run.config.metric.spelled(means | found)
 
 
 def _given(

@@ -114,7 +114,7 @@ def evaluate_test_data(run: Training) -> None:
 
 def _why_best(run: Training, manifest: Manifest) -> str:
     metric = run.config.metric
-    value = manifest.metrics.get(metric.name)
+    value = metric.of(manifest.metrics)
     return "" if value is None else f", the best with {metric.name} {value:.6g} in validation"
 
 

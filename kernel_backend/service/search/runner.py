@@ -377,7 +377,7 @@ class Searches:
 
     def _take_report(self, experiment: Experiment, known: SearchState, report: StoredReport) -> None:
         unit = settings.unit_of(experiment.config, report)
-        value = report.metrics.get(experiment.config.metric.name)
+        value = experiment.config.metric.of(report.metrics)
         if unit is not None and value is not None:
             event = Reported(trial=report.trial, unit=unit, value=value, seq=report.seq)
             self._happen(experiment, known, event, lambda decision: self._on(experiment, report.trial, decision))

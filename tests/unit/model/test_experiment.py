@@ -167,10 +167,14 @@ def test_a_diverged_loss_travels_as_json_too() -> None:
     assert received.metrics["norm"] == math.inf
 
 
-def test_a_name_that_differs_in_case_alone_is_the_metric() -> None:
+def test_a_name_that_differs_in_case_and_signs_alone_is_the_metric() -> None:
     f1 = Metric(name="F1", mode="max")
     assert f1.spelled({"loss": 0.5, "f1": 0.9}) == {"loss": 0.5, "F1": 0.9}
     assert f1.spelled({"F1": 0.9, "f1": 0.1}) == {"F1": 0.9, "f1": 0.1}
+    assert Metric(name="mAP@0.5:0.95").spelled({"map@0.5_0.95": 0.4}) == {"mAP@0.5:0.95": 0.4}
+    assert (f1.of({"f1": 0.9}), f1.cost({"f1": 0.9}), f1.of({"loss": 0.5}), f1.cost({"f1": math.nan})) == (
+        0.9, -0.9, None, math.inf,
+    )  # fmt: skip
 
 
 def test_the_advice_for_a_metric_is_python_whatever_its_name() -> None:

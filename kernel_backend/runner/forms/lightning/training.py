@@ -468,7 +468,7 @@ class LightningTraining:
 
     def validated(self) -> None:
         """Keep the metrics of a validation until the step in which it ran has been counted."""
-        self._seen = self._curves.given("validation")
+        self._seen = self.rank.config.metric.spelled(self._curves.given("validation"))
         self.first_epoch.validated()
 
     def _flush(self) -> None:

@@ -16,10 +16,11 @@ from typing import Any, Protocol
 
 from kernel_backend.definition.script.loops import TrainingLoop
 from kernel_backend.model.experiment import Config
+from kernel_backend.model.metric_names import cleaned
 from kernel_backend.model.reports import Kind
 from kernel_backend.runner.external_loop.training import LoopPosition
 from kernel_backend.runner.forms.script.curves.bound import Bound, bound_in, number_of
-from kernel_backend.runner.forms.script.curves.labels import LONGEST_LINE, cleaned, labelled
+from kernel_backend.runner.forms.script.curves.labels import LONGEST_LINE, labelled
 from kernel_backend.runner.forms.script.curves.losses import Loss, losses_of
 from kernel_backend.runner.forms.script.curves.trackers import Trackers
 from kernel_backend.runner.forms.script.curves.vocabulary import is_held_out, is_training

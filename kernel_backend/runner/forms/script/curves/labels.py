@@ -12,6 +12,7 @@ from collections import Counter
 from functools import lru_cache
 from typing import NamedTuple
 
+from kernel_backend.model.metric_names import cleaned
 from kernel_backend.runner.forms.script.curves.vocabulary import COUNTERS, GROUP, METRIC, UNGROUPED
 
 LONGEST_LINE = 2_000  # characters; longer lines are not looked at
@@ -84,17 +85,6 @@ def labelled(text: str) -> dict[str, float]:
         numbers, heading = _of_line(_plain(line), heading)
         found |= _grouped(numbers)
     return found
-
-
-def cleaned(label: str) -> str:
-    """Return the name for a label as printed: in lower case, with `_` for spaces and most signs."""
-    kept = (each if each.isalnum() or each in "@/.%-" or _is_mark(each) else " " for each in label.lower())
-    return "_".join("".join(kept).split()).strip("_-./")
-
-
-def _is_mark(character: str) -> bool:
-    """Return True for a part of a letter, such as a vowel sign of Hindi."""
-    return not character.isascii() and unicodedata.category(character).startswith("M")
 
 
 def _plain(line: str) -> str:
