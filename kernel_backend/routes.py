@@ -277,7 +277,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         "/api/webhooks",
         {
             "GET": Operation({"webhooks": Webhook}, query={"everyone": INT}),
-            "POST": Operation(Webhook, body=NewWebhook, status=201),
+            "POST": Operation(Webhook, body=NewWebhook, status=201, by_id=True),
         },
     ),
     Endpoint(

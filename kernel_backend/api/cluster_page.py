@@ -6,7 +6,8 @@ from pathlib import Path
 
 from tornado.web import RequestHandler
 
-from kernel_backend.api.pages import Page
+from kernel_backend.api.confirm_page import ConfirmHandler
+from kernel_backend.api.pages import Page, PublicPage
 from kernel_backend.errors import NotFound
 
 BUNDLE = Path(__file__).parent / "static"  # built from labextension/src/page; names contain a digest of the content
@@ -54,14 +55,6 @@ class ClusterHandler(Page):
         self.finish(DOCUMENT.format(icon=ICON, style=_built(".css"), script=_built(".js")))
 
 
-class PublicPage(Page):
-    """Base class of handlers that need no sign-in, since what they return holds no data of users."""
-
-    async def prepare(self) -> None:
-        """Skip authentication."""
-        self.prepared = self.known = True
-
-
 class BundleHandler(PublicPage):
     """Handler of the page's script and style sheet, which are the same for all users.
 
@@ -96,6 +89,7 @@ class SlashHandler(PublicPage):
 PAGES: list[tuple[str, type[RequestHandler]]] = [
     ("", SlashHandler),
     ("/", ClusterHandler),
+    (r"/confirm/([0-9]{1,9})-([A-Za-z0-9_-]{43})", ConfirmHandler),
     (r"/static/(main-[A-Z0-9]+\.(?:js|css))", BundleHandler),
 ]
 

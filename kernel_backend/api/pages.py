@@ -50,3 +50,11 @@ class Page(AuthenticatedHandler):
         self.set_status(error.http_status)
         self.set_header("Content-Type", "text/plain; charset=utf-8")
         self.finish(error.message)
+
+
+class PublicPage(Page):
+    """Base class of handlers that need no sign-in, since what they return holds no data of users."""
+
+    async def prepare(self) -> None:
+        """Skip authentication."""
+        self.prepared = self.known = True

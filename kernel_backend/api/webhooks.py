@@ -18,7 +18,7 @@ class WebhooksHandler(ApiHandler):
 
     async def post(self) -> None:
         """Add a webhook; the reply is the only one that contains its secret."""
-        added = await self.service.webhooks.add(self.user, self.parse(NewWebhook))
+        added = await self.service.webhooks.add(self.user, self.parse(NewWebhook), self.request_id)
         self.set_status(201)
         self.reply(added)
 

@@ -8,7 +8,7 @@ from kernel_backend.client.calls import Calls
 from kernel_backend.model.record import checked
 from kernel_backend.model.webhooks.records import ENDS, EndedExperiments, NewWebhook, Tried, Webhook
 
-TEST_S = 60.0  # for the answer of a test
+TEST_S = 60.0  # for the answer of a test, or of what sends a mail
 
 
 class NoticeCalls(Calls):
@@ -28,7 +28,7 @@ class NoticeCalls(Calls):
         With `everyone`, it gets the events of all users' experiments. Raises InvalidRequest, Conflict and Forbidden.
         """
         asked = checked(NewWebhook, url=url, events=tuple(events), secret=secret, everyone=everyone)
-        return self._read(Webhook, self._service.json("POST", "/api/webhooks", record=asked))
+        return self._read(Webhook, self._service.json("POST", "/api/webhooks", record=asked, timeout=TEST_S))
 
     def remove_webhook(self, id: int) -> Webhook:
         """Remove a webhook and its notices that are not sent yet, and return its last state; raises NotFound."""

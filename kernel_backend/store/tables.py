@@ -374,11 +374,15 @@ webhooks = Table(
     Column("events", JsonText, nullable=False),
     Column("everyone", Boolean, nullable=False),
     Column("at", Double, nullable=False),
+    Column("link", Text, nullable=False, server_default=""),
+    Column("confirmed_at", Double),
+    Column("request", Text),
     Column("off", Text, nullable=False),
     Column("problem", Text, nullable=False),
     Column("failing_since", Double),
     Column("delivered_at", Double),
     Column("dropped", Integer, nullable=False),
+    Index("webhooks_by_request", "owner", "request", unique=True),
 )
 
 # Notices that wait for a webhook, oldest first by `seq`.

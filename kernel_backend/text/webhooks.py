@@ -19,6 +19,8 @@ def webhook_row(hook: Webhook) -> tuple[str, ...]:
 def added_lines(hook: Webhook, command: str) -> list[str]:
     """Return lines about a webhook that was added, with its secret."""
     first = f"webhook {hook.id} is notified when an experiment is {' or '.join(hook.events)}"
+    if hook.unconfirmed:
+        return [f"{first}, once {hook.url.partition(':')[2]} has opened the link in the mail that was sent there"]
     if hook.url.startswith("mailto:"):
         return [first, f"to send a test mail: {command} test {hook.id}"]
     return [
@@ -38,6 +40,8 @@ def tried_line(tried: Tried) -> str:
 
 def _state(hook: Webhook) -> str:
     lost = f"; {counted(hook.dropped, 'message')} given up" if hook.dropped else ""
+    if hook.unconfirmed:
+        return hook.unconfirmed.removeprefix("it ")
     if hook.off:
         return f"off: {hook.off}{lost}"
     if hook.problem:

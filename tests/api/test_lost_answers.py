@@ -1,4 +1,4 @@
-"""Test requests that make an experiment and whose answers are lost: they are repeated, and make one."""
+"""Test requests that make something and whose answers are lost: they are repeated, and make one."""
 
 from __future__ import annotations
 
@@ -111,6 +111,13 @@ def test_a_rerun_is_one_though_nothing_was_asked_before(cutting: Any, served: Se
     ended(served, client, first(1))
     assert far(cutting()).rerun(1).experiment.number == 2
     assert len(client.experiments()) == 2
+
+
+def test_a_webhook_whose_answer_is_lost_is_one_and_has_its_secret(cutting: Any, client: Client) -> None:
+    added = far(cutting()).add_webhook("http://127.0.0.1:9/")
+    assert [each.id for each in client.webhooks()] == [added.id]
+    assert added.secret
+    assert client.add_webhook("http://127.0.0.1:9/").id == 2, "one that is meant to be another is one more"
 
 
 def test_an_older_service_is_not_asked_twice(cutting: Any, client: Client) -> None:

@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import base64
+import re
 import socket
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
+import httpx
 import pytest
 from traitlets import TraitError
 
+from kernel_backend.api.cluster_page import PAGES
 from kernel_backend.app import Daylight
 from kernel_backend.client import Client
-from kernel_backend.errors import InvalidRequest
+from kernel_backend.errors import Conflict, InvalidRequest
 from kernel_backend.model.cluster.people import Person
 from kernel_backend.model.ids import AttemptId
-from kernel_backend.model.webhooks.rules import HostRules
+from kernel_backend.model.webhooks.rules import DAY_S, HostRules
 from kernel_backend.retry import RetryPolicy
 from kernel_backend.service.outbox import sender
 from kernel_backend.service.outbox.config import OutboxConfig
+from kernel_backend.text.webhooks import added_lines, webhook_row
 from tests.api.people import FakeHub
 from tests.api.served import Served, StillEngine, ended, submit
 from tests.support.mail import MailServer
@@ -87,6 +91,94 @@ def test_a_mail_server_that_hangs_delays_mail_alone(tmp_path: Path, monkeypatch:
     receiver.stop()
 
 
+PUBLIC = "https://hub.example.org/services/daylight"
+
+
+@pytest.fixture
+def shared(server: MailServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
+    """Provide a service under a hub whose admin has listed no hosts, and has told it its address."""
+    monkeypatch.setattr(sender, "LOOK_S", 0.02)
+    rules = HostRules(inside=False, mail=True, links=True)
+    config = OutboxConfig(rules, f"smtp://127.0.0.1:{server.port}", "daylight@example.org", PUBLIC)
+    served = Served(tmp_path, StillEngine(), identity=FakeHub(), outbox=config, pages=PAGES)
+    yield served
+    served.stop()
+
+
+def link_in(served: Served, server: MailServer) -> str:
+    """Return the link in the newest mail, as one to this machine."""
+    (path,) = re.findall(rf"^{PUBLIC}(/confirm/\S+)\s*$", server.mails[-1].get_content(), re.MULTILINE)
+    return f"{served.url}{path}"
+
+
+def test_an_address_gets_mail_once_its_owner_has_confirmed_it(shared: Served, server: MailServer) -> None:
+    client = shared.client("dave")
+    added = client.add_webhook("mailto:someone@example.net")
+    assert "has opened the link" in added_lines(added, "daylight webhook")[0]
+    (mail,) = server.mails
+    assert (mail["To"], mail["Subject"]) == ("someone@example.net", "Daylight: confirm your address")
+    assert "dave" not in mail.get_content(), "no text of a user's is mailed to strangers"
+    submit(client, "one")
+    ended(shared, client, AttemptId(1, 1, 1))
+    with pytest.raises(Conflict, match="it waits for confirmation"):
+        client.test_webhook(added.id)
+    link = link_in(shared, server)
+    for _ in range(2):  # programs that look for harmful mail open links
+        page = httpx.get(link)
+        assert "dave wants mail about their trainings (completed, failed, stopped)" in page.text
+        assert "someone@example.net" in page.text
+    for wrong in (link[:-1] + ("A" if link[-1] != "A" else "B"), link.replace("/1-", "/2-")):
+        assert (httpx.get(wrong).status_code, httpx.post(wrong).status_code) == (404, 404)
+    assert webhook_row(client.webhooks()[0])[-1].startswith("waits for confirmation")
+    assert "gets mail about their trainings from now on" in httpx.post(link).text
+    assert (httpx.get(link).status_code, httpx.post(link).status_code) == (404, 404), "it is used up"
+    assert client.webhooks()[0].unconfirmed == ""
+    assert len(server.mails) == 1, "nothing that ended before is told"
+    submit(client, "two")
+    ended(shared, client, AttemptId(2, 1, 1))
+    until(lambda: len(server.mails) == 2, "the second is told")
+    assert server.mails[1]["Subject"] == "Daylight: #2 two completed"
+
+
+def test_a_link_ends_after_a_day_and_with_its_webhook(
+    shared: Served, server: MailServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = shared.client("dave")
+    client.add_webhook("mailto:someone@example.net")
+    link = link_in(shared, server)
+    (stored,) = shared.service._store.webhooks()
+    shared.service._store.change_webhook(stored, at=stored.at - DAY_S)
+    assert httpx.post(link).status_code == 404
+    assert "remove it, and add it again" in client.webhooks()[0].unconfirmed
+    client.remove_webhook(1)
+    client.add_webhook("mailto:someone@example.net")
+    assert httpx.post(link).status_code == 404, "the id is the same, and the link another"
+    assert httpx.post(link_in(shared, server)).status_code == 200
+
+
+def test_a_user_has_few_links_mailed_and_an_address_gets_fewer(shared: Served, server: MailServer) -> None:
+    client = shared.client("dave")
+
+    def ask(address: str, client: Client = client) -> None:
+        client.remove_webhook(client.add_webhook(f"mailto:{address}").id)
+
+    for address in ("someone@example.net", "Someone+1@example.net", "someone+2@Example.net"):
+        ask(address)
+    for other in (client, shared.client("danielle")):
+        with pytest.raises(Conflict, match=r"3 to one address: try again in 24 h"):
+            ask("someone@example.net", other)
+    for address in ("a@example.net", "b@example.net"):
+        ask(address)
+    with pytest.raises(Conflict, match=r"c@example\.net is not added, .*5 mails with links"):
+        ask("c@example.net")
+    assert client.webhooks() == []
+    assert len(server.mails) == 5
+    server.refusing = "550 unknown"
+    with pytest.raises(Conflict, match="the mail server refused the address"):
+        ask("nobody@example.net", shared.client("danielle"))
+    assert shared.service._store.webhooks() == []
+
+
 def test_without_a_server_there_is_no_mail(client: Client) -> None:
     with pytest.raises(InvalidRequest, match=r"an admin sets c\.Daylight\.smtp_url"):
         client.add_webhook("mailto:dave@example.org")
@@ -100,5 +192,15 @@ def test_settings_are_checked_without_showing_the_password() -> None:
         Daylight(smtp_url="smtp://example.org").outbox(inside=True)
     with pytest.raises(TraitError, match=r"webhook_hosts: 'https://example\.org' is no host"):
         Daylight(webhook_hosts=["https://example.org"])
+    with pytest.raises(TraitError, match="public_url: must begin with https://"):
+        Daylight(public_url="hub.example.org")
     found = Daylight(smtp_url="smtp://example.org", mail_from="a@example.org", webhook_hosts=["*.example.org"])
     assert found.outbox(inside=False).rules == HostRules(hosts=("*.example.org",), inside=False, mail=True)
+
+
+def test_the_service_knows_its_address_from_the_hub_or_its_admin(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not Daylight().outbox(inside=False).rules.links
+    monkeypatch.setenv("JUPYTERHUB_PUBLIC_URL", f"{PUBLIC}/")
+    assert Daylight().outbox(inside=False).public_url == PUBLIC
+    other = Daylight(public_url="http://other.example.org/").outbox(inside=False)
+    assert (other.public_url, other.rules.links) == ("http://other.example.org", True)

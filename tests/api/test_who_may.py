@@ -12,6 +12,7 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
 from kernel_backend.api import stream
+from kernel_backend.api.cluster_page import PAGES
 from kernel_backend.api.routes import ROUTES
 from kernel_backend.cli import main
 from kernel_backend.client import Client
@@ -116,6 +117,13 @@ BODIES = {
     "priority": {"priority": -1},
     "pools/ada": {"engine": "slurm"},
 }
+# Pages that a service serves beside its routes, and what they show to a user who has not signed in to a hub.
+NOT_SIGNED_IN = {
+    "": "a redirect to the next",
+    "/": "nothing: the hub's sign-in",
+    r"/confirm/([0-9]{1,9})-([A-Za-z0-9_-]{43})": "what a link in a mail confirms, by the secret in it: test_mail.py",
+    r"/static/(main-[A-Z0-9]+\.(?:js|css))": "the page's program",
+}
 SERVED = [f"{method} {route.path}" for route in ROUTES for method in route.operations]
 CALLS = {call.partition("?")[0]: (call, whose) for whose, calls in WHOSE.items() for call in calls}
 
@@ -162,6 +170,7 @@ def outcome(answer: httpx.Response) -> str:
 
 def test_it_is_written_down_whose_each_route_is() -> None:
     assert [call for call in SERVED if call not in CALLS] == []
+    assert {path for path, _ in PAGES} == set(NOT_SIGNED_IN)
 
 
 EXPECTED = {

@@ -41,6 +41,7 @@ class OutboxContract:
         other = store.add_webhook(hook("nobody"), 20, None).id
         everyone = store.add_webhook(hook("ada", everyone=True), 20, ENTRY).id
         off = store.add_webhook(hook(owner, off="it has failed"), 20, None).id
+        unconfirmed = store.add_webhook(hook(owner, link="0" * 64), 20, None).id
         assert store.waiting_notices() == {}
         store.add_experiment(draft(), at=1.0)
         for event in (events.Paused(), events.Resumed(), events.Stop()):
@@ -52,7 +53,7 @@ class OutboxContract:
         all_of_it = [("submitted", 1), ("paused", 1), ("resumed", 1), ("stopped", 1)]
         assert waiting(store, mine) == waiting(store, everyone) == all_of_it
         assert waiting(store, ends) == [("stopped", 1)]
-        assert waiting(store, other) == waiting(store, off) == []
+        assert waiting(store, other) == waiting(store, off) == waiting(store, unconfirmed) == []
         assert store.webhook(mine).delivered_at == 9.0
         assert [each.act for each in store.audit()] == ["add webhook"]
 
@@ -70,6 +71,14 @@ class OutboxContract:
         for gone in (lambda: store.webhook(first.id), lambda: store.remove_webhook(first.id, None)):
             with pytest.raises(NotFound, match=f"there is no webhook {first.id}"):
                 gone()
+
+    def test_a_request_that_is_repeated_adds_one_webhook(self, store: Store) -> None:
+        first = store.add_webhook(hook(request="a"), 1, ENTRY)
+        again = store.add_webhook(hook(request="a", secret="another"), 1, ENTRY)
+        assert again == first == store.webhook(first.id)
+        assert len(store.audit()) == 1
+        others = [store.add_webhook(each, 3, None) for each in (hook("eve", request="a"), hook(), hook())]
+        assert [each.id for each in others] == [2, 3, 4]
 
     def test_so_many_notices_wait_and_then_the_oldest_is_dropped(
         self, store: Store, monkeypatch: pytest.MonkeyPatch

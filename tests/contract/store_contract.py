@@ -115,6 +115,10 @@ def search(store: Store, **fields: Any) -> int:
 
 # What later migrations have made, for tests that go back to a database of before.
 MADE_SINCE_0022 = (
+    "DROP INDEX webhooks_by_request",
+    "ALTER TABLE webhooks DROP COLUMN request",
+    "ALTER TABLE webhooks DROP COLUMN confirmed_at",
+    "ALTER TABLE webhooks DROP COLUMN link",
     "DROP INDEX experiments_by_request",
     "ALTER TABLE experiments DROP COLUMN request",
     "DROP INDEX experiments_by_state",
@@ -126,6 +130,7 @@ MADE_SINCE_0022 = (
 )
 
 MADE_SINCE_0007 = (
+    *MADE_SINCE_0022,
     "DROP TABLE claims",
     "DROP INDEX attempts_by_end",
     "DROP TABLE quotas",
@@ -149,7 +154,6 @@ MADE_SINCE_0007 = (
     "DROP TABLE outbox",
     "DROP INDEX reports_by_trial",
     "ALTER TABLE attempts DROP COLUMN trace",
-    *MADE_SINCE_0022,
 )
 
 

@@ -15,6 +15,7 @@ from kernel_backend.model.webhooks.records import Notice
 
 VERSION = 1
 TEST = "test"  # type of a message that a user has requested to test a webhook
+CONFIRM = "confirm"  # type of a mail with the link that confirms its address
 _LONGEST_ERROR = 2000
 
 
@@ -65,6 +66,19 @@ def payload(notice: Notice, overview: Overview | None) -> Payload:
         text=_text(notice, overview),
         data=None if overview is None else _data(overview),
     )
+
+
+def confirmation(id: str, at: float, url: str, link: str) -> Payload:
+    """Return the mail that asks whether its address is to get messages; it has no text of the user's who added it.
+
+    `url` is the service's address in browsers, and `link` the page that confirms.
+    """
+    text = (
+        f"A user of Daylight, {url}, wants mail about how their trainings end sent to this address.\n\n"
+        f"To allow that, open this page within a day, and press its button:\n\n{link}\n\n"
+        "If you do not know of it, do nothing: without it, nothing else is sent."
+    )
+    return Payload(id=id, type=CONFIRM, timestamp=_time(at), text=text)
 
 
 def sentence(event: str, overview: Overview) -> str:

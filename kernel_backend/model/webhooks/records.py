@@ -43,6 +43,7 @@ class Webhook(Record):
     everyone: bool = False
     at: FiniteFloat  # when it was added
     secret: str = ""  # only in the answer to its addition
+    unconfirmed: str = ""  # what is to be done before a mail address gets messages; "": nothing
     off: str = ""  # why it was switched off; "": it is on
     problem: str = ""  # why the newest delivery failed; "": it succeeded
     failing_since: FiniteFloat | None = None
@@ -52,7 +53,10 @@ class Webhook(Record):
 
 
 class StoredWebhook(Record):
-    """A webhook as it is stored, with its whole address and its secret."""
+    """A webhook as it is stored, with its whole address and its secret.
+
+    While a mail address waits for confirmation, `link` is the SHA-256 of the secret in the link that confirms it.
+    """
 
     id: int = 0
     owner: str
@@ -61,6 +65,9 @@ class StoredWebhook(Record):
     events: tuple[str, ...]
     everyone: bool
     at: FiniteFloat
+    link: str = ""
+    confirmed_at: FiniteFloat | None = None  # when that link was used; None: no confirmation was asked for
+    request: str | None = None  # id of the request that added it, which its owner's client has chosen
     off: str = ""
     problem: str = ""
     failing_since: FiniteFloat | None = None

@@ -40,13 +40,14 @@ class HostRules(Record):
 
     A host is a name or a pattern such as `*.example.org`. If `inside` is False, addresses that are not reachable from
     the whole internet are refused, unless `hosts` lists the host; addresses within this machine, link-local ones and
-    those of clouds' credentials, unless it does so without a wildcard; and mail goes to listed domains alone, since its
-    text is the users' and its receivers have not asked for it.
+    those of clouds' credentials, unless it does so without a wildcard; and mail goes only to listed domains, since its
+    text is the users' and its receivers have not asked for it, or to addresses that were confirmed by a link.
     """
 
     hosts: tuple[str, ...] = ()
     inside: bool = True
     mail: bool = False  # whether the service can send mail
+    links: bool = False  # whether it knows its address in browsers, for links in mail
 
 
 def check_url(url: str, rules: HostRules) -> None:
@@ -61,14 +62,22 @@ def check_url(url: str, rules: HostRules) -> None:
         raise InvalidRequest(f"url: names no host: {ascii(redacted(url))[:100]}")
     if not _is_listed(host, rules):
         raise InvalidRequest(f"{host} is no host that this service may send to: {', '.join(rules.hosts)}")
-    if parts.scheme == "mailto" and not rules.inside and not rules.hosts:
-        raise InvalidRequest(f"no mail may go to {host}: an admin lists its domain in c.Daylight.webhook_hosts")
+    if must_be_confirmed(url, rules) and not rules.links:
+        raise InvalidRequest(
+            f"no mail may go to {host}: an admin lists its domain in c.Daylight.webhook_hosts, or sets "
+            "c.Daylight.public_url, since this service does not know its address for a link that confirms yours"
+        )
     try:
         address = ipaddress.ip_address(host)
     except ValueError:
         return
     if problem := address_problem(host, str(address), rules):
         raise InvalidRequest(problem)
+
+
+def must_be_confirmed(url: str, rules: HostRules) -> bool:
+    """Return whether messages may be sent to an address only after its owner has opened a link in a mail."""
+    return _split(url).scheme == "mailto" and not rules.inside and not rules.hosts
 
 
 def host_of(url: str) -> str:

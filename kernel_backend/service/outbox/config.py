@@ -14,12 +14,13 @@ from kernel_backend.service.outbox.mail import MailTransport
 class OutboxConfig:
     """Configuration of the delivery of webhooks' messages: rules about hosts, the mail server, and the sender of mail.
 
-    Without a mail server no mail is sent.
+    Without a mail server no mail is sent. `public_url` is the service's address in browsers; "" if it is not known.
     """
 
     rules: HostRules = field(default_factory=HostRules)
     smtp_url: str = ""
     mail_from: str = ""
+    public_url: str = ""
 
     def transports(self) -> dict[str, Transport]:
         """Return a new transport for each URL scheme that the configuration supports."""

@@ -1,4 +1,4 @@
-"""Limit how much of the outbox one user can take: messages that are being sent, and tests of webhooks."""
+"""Limit how much of the outbox one user can take: messages that are being sent, tests, and mails with links."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from kernel_backend.service.outbox.base import AT_ONCE, PER_OWNER
 
 MOST_TESTS = 5
 TESTS_S = 60.0
+MOST_LINKS, MOST_LINKS_TO_ONE = 5, 3  # mails with a link that confirms an address, by user and to one address
+LINKS_S = 86_400.0
 
 
 class SendLimit:
@@ -31,24 +33,66 @@ class SendLimit:
             yield
 
 
+class _Rate:
+    """Times of the newest events by key, of which at most `most` may be within `seconds`."""
+
+    def __init__(self, most: int, seconds: float) -> None:
+        self._most, self._seconds = most, seconds
+        self._at: dict[str, list[float]] = {}
+
+    def wait(self, key: str) -> float:
+        """Return the seconds until another event of this key is allowed; 0 if it is now."""
+        now = monotonic()
+        self._at = {each: at for each, at in self._at.items() if now - at[-1] < self._seconds}
+        recent = [at for at in self._at.get(key, ()) if now - at < self._seconds]
+        return self._seconds - (now - recent[-self._most]) if len(recent) >= self._most else 0.0
+
+    def count(self, key: str) -> None:
+        """Count an event of this key."""
+        self._at[key] = [*self._at.get(key, ()), monotonic()][-self._most :]
+
+
+class LinkLimit:
+    """Limit of mails with a link that confirms an address: by the user who asks for them, and to the address."""
+
+    def __init__(self) -> None:
+        self._by_user, self._to_address = _Rate(MOST_LINKS, LINKS_S), _Rate(MOST_LINKS_TO_ONE, LINKS_S)
+
+    def count(self, user: str, address: str) -> None:
+        """Count a mail; raises Conflict if the user has asked for too many, or the address has got too many."""
+        mailbox = _mailbox(address)
+        if wait := max(self._by_user.wait(user), self._to_address.wait(mailbox)):
+            raise Conflict(
+                f"{MOST_LINKS} mails with links that confirm addresses within a day are the limit of a user, and "
+                f"{MOST_LINKS_TO_ONE} to one address: try again in {ceil(wait / 3600)} h"
+            )
+        self._by_user.count(user)
+        self._to_address.count(mailbox)
+
+
+def _mailbox(address: str) -> str:
+    """Return an address without case and without what stands behind a `+`, which leads to the same mailbox."""
+    name, _, domain = address.lower().rpartition("@")
+    return f"{name.partition('+')[0]}@{domain}"
+
+
 class TestLimit:
     """Limit of tests of webhooks by a user: one test at a time, and at most `MOST_TESTS` within `TESTS_S` seconds."""
 
     def __init__(self) -> None:
-        self._begun: dict[str, list[float]] = {}
+        self._rate = _Rate(MOST_TESTS, TESTS_S)
         self._testing: set[str] = set()
 
     @contextmanager
     def of(self, user: str) -> Iterator[None]:
         """Count a test by this user; raises Conflict if they test a webhook already, or have tested too many."""
-        now = monotonic()
-        recent = [at for at in self._begun.get(user, ()) if now - at < TESTS_S]
         if user in self._testing:
             raise Conflict("a test of a webhook of yours is running: wait for its result, then test the next one")
-        if len(recent) >= MOST_TESTS:
-            wait = ceil(TESTS_S - (now - recent[0]))
-            raise Conflict(f"{MOST_TESTS} tests of webhooks within {TESTS_S:g} s are the limit: try again in {wait} s")
-        self._begun[user] = [*recent, now]
+        if wait := self._rate.wait(user):
+            raise Conflict(
+                f"{MOST_TESTS} tests of webhooks within {TESTS_S:g} s are the limit: try again in {ceil(wait)} s"
+            )
+        self._rate.count(user)
         self._testing.add(user)
         try:
             yield

@@ -11,7 +11,7 @@ from email.utils import formatdate
 from urllib.parse import unquote, urlsplit
 
 from kernel_backend.errors import InvalidRequest
-from kernel_backend.model.webhooks.payload import Payload
+from kernel_backend.model.webhooks.payload import CONFIRM, Payload
 from kernel_backend.model.webhooks.records import StoredWebhook
 from kernel_backend.service.outbox.base import AT_ONCE, NotDelivered
 
@@ -75,7 +75,8 @@ class MailTransport:
 
 def _mail(sender: str, to: str, message: Payload) -> EmailMessage:
     mail = EmailMessage()
-    mail["Subject"] = " ".join(f"Daylight: {message.text}".split())[:200]
+    subject = "confirm your address" if message.type == CONFIRM else message.text
+    mail["Subject"] = " ".join(f"Daylight: {subject}".split())[:200]
     mail["From"], mail["To"] = sender, to
     mail["Date"] = formatdate(localtime=False)
     mail["Message-ID"] = f"<{message.id}@{sender.rpartition('@')[2] or 'daylight'}>"

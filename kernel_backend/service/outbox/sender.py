@@ -9,14 +9,14 @@ from uuid import uuid4
 
 from kernel_backend.errors import InvalidRequest, NotFound
 from kernel_backend.model.views.overview import Overview
-from kernel_backend.model.webhooks.payload import TEST, Payload, payload
+from kernel_backend.model.webhooks.payload import TEST, Payload, confirmation, payload
 from kernel_backend.model.webhooks.records import Notice, StoredWebhook
-from kernel_backend.model.webhooks.rules import check_url, reason_off, redacted
+from kernel_backend.model.webhooks.rules import check_url, must_be_confirmed, reason_off, redacted
 from kernel_backend.retry import RetryPolicy
 from kernel_backend.service.notifier import Notifier, wait_for
 from kernel_backend.service.outbox.base import NotDelivered, Transport
 from kernel_backend.service.outbox.config import OutboxConfig
-from kernel_backend.service.outbox.limits import SendLimit, TestLimit
+from kernel_backend.service.outbox.limits import LinkLimit, SendLimit, TestLimit
 from kernel_backend.store.base import Store, StoreUnavailable
 
 LOOK_S = 1.0  # between looks at the outbox, at least
@@ -35,6 +35,7 @@ class OutboxSender:
 
     def __init__(self, store: Store, bus: Notifier, config: OutboxConfig) -> None:
         self._store, self._bus, self._transports, self._rules = store, bus, config.transports(), config.rules
+        self._url, self._links = config.public_url, LinkLimit()
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._again: dict[int, asyncio.Event] = {}  # set to retry a webhook now
         self._sending = {transport: SendLimit() for transport in self._transports.values()}
@@ -71,6 +72,16 @@ class OutboxSender:
         if (waiting := self._again.get(hook.id)) is not None:
             waiting.set()
         return ""
+
+    def count_link(self, user: str, hook: StoredWebhook) -> None:
+        """Count a mail with a link to a webhook's address; raises Conflict if there were too many."""
+        self._links.count(user, hook.url.partition(":")[2])
+
+    async def mail_link(self, hook: StoredWebhook, secret: str) -> None:
+        """Mail the link that confirms a webhook's address; raises NotDelivered."""
+        link = f"{self._url}/confirm/{hook.id}-{secret}"
+        async with self._sending[self._transport(hook)].of(hook.owner):
+            await self._hand_over(hook, confirmation(uuid4().hex, time.time(), self._url, link))
 
     def _begin(self, id: int) -> None:
         if id not in self._tasks or self._tasks[id].done():
@@ -137,11 +148,17 @@ class OutboxSender:
         """
         try:
             check_url(hook.url, self._rules)  # the rules may have changed since it was added
+            if must_be_confirmed(hook.url, self._rules) and hook.confirmed_at is None:
+                raise NotDelivered("the address has to be confirmed: remove the webhook and add it again")
+        except InvalidRequest as error:
+            raise NotDelivered(error.message) from None
+        await self._hand_over(hook, message)
+
+    async def _hand_over(self, hook: StoredWebhook, message: Payload) -> None:
+        try:
             await self._transport(hook).send(hook, message)
         except NotDelivered:
             raise
-        except InvalidRequest as error:
-            raise NotDelivered(error.message) from None
         except Exception as error:  # a receiver may answer anything, which libraries report in many ways
             raise NotDelivered(f"no usable answer: {str(error)[:200] or type(error).__name__}") from None
 

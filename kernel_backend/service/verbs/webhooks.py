@@ -1,18 +1,22 @@
-"""Implement operations on webhooks: list, add, remove and test them."""
+"""Implement operations on webhooks: list, add, remove and test them, and confirm mail addresses."""
 
 from __future__ import annotations
 
 import asyncio
+import hmac
 import secrets
 import time
+from contextlib import suppress
 
-from kernel_backend.errors import NotFound
+from kernel_backend.errors import Conflict, NotFound
 from kernel_backend.model.cluster.accounts import AuditEntry
 from kernel_backend.model.cluster.people import Person
+from kernel_backend.model.launch.launch_spec import token_digest
 from kernel_backend.model.webhooks.records import NewWebhook, StoredWebhook, Tried, Webhook
-from kernel_backend.model.webhooks.rules import check_secret, check_url, new_secret, redacted
+from kernel_backend.model.webhooks.rules import DAY_S, check_secret, check_url, must_be_confirmed, new_secret, redacted
 from kernel_backend.service.access import may_submit
 from kernel_backend.service.context import Context
+from kernel_backend.service.outbox.base import NotDelivered
 from kernel_backend.service.outbox.sender import OutboxSender
 from kernel_backend.service.verbs.quotas import check_admin
 
@@ -40,11 +44,12 @@ class WebhookVerbs:
         found = await asyncio.to_thread(self._store.webhooks)
         return [_shown(each, waiting.get(each.id, 0)) for each in found if everyone or each.owner == who.name]
 
-    async def add(self, who: Person, new: NewWebhook) -> Webhook:
-        """Add a webhook, and return it with its secret.
+    async def add(self, who: Person, new: NewWebhook, request: str | None = None) -> Webhook:
+        """Add a webhook, and return it with its secret; a `request` that is repeated adds no second one.
 
-        Raises InvalidRequest for an address that is not allowed, Forbidden if a user who is no admin requests events of
-        everyone's experiments, and Conflict if the user has too many webhooks.
+        A mail address that must be confirmed gets a mail with a link. Raises InvalidRequest for an address that is not
+        allowed, Forbidden if a user who is no admin requests events of everyone's experiments, and Conflict if the user
+        has too many webhooks or has asked for too many of such mails, or if the mail cannot be sent.
         """
         _may_have(who, new.everyone)
         check_url(new.url, self._rules)
@@ -57,10 +62,49 @@ class WebhookVerbs:
             events=tuple(dict.fromkeys(new.events)),
             everyone=new.everyone,
             at=time.time(),
+            request=request,
         )
-        entry = _entry(who, "add webhook", hook, "of everyone's experiments") if new.everyone else None
-        added = await asyncio.to_thread(self._store.add_webhook, hook, MOST, entry)
+        if must_be_confirmed(hook.url, self._rules):
+            added = await self._add_unconfirmed(who, hook)
+        else:
+            added = await self._add(who, hook)
         return _shown(added).model_copy(update={"secret": added.secret})
+
+    async def asking(self, id: int, secret: str) -> StoredWebhook:
+        """Return the webhook whose address is confirmed by a link; raises NotFound for one that is not valid now."""
+        hook: StoredWebhook | None = None
+        with suppress(NotFound):
+            hook = await asyncio.to_thread(self._store.webhook, id)
+        if hook is None or _expired(hook) or not hmac.compare_digest(hook.link, token_digest(secret)):
+            raise NotFound(
+                "this link is not valid any more: it was used, a day has gone by, or its webhook was removed"
+            )
+        return hook
+
+    async def confirm(self, id: int, secret: str) -> StoredWebhook:
+        """Confirm a webhook's address by its link, which is then used up, and return the webhook; raises NotFound."""
+        hook = await self.asking(id, secret)
+        await asyncio.to_thread(self._store.change_webhook, hook, link="", confirmed_at=time.time())
+        return hook
+
+    async def _add_unconfirmed(self, who: Person, hook: StoredWebhook) -> StoredWebhook:
+        """Store a webhook that waits for confirmation, and mail its link; if that fails, it is removed again."""
+        secret = secrets.token_urlsafe(_KEY_BYTES)
+        new = hook.model_copy(update={"link": token_digest(secret)})
+        added = await self._add(who, new)
+        if added.link != new.link:  # an earlier request, which is repeated, has added it
+            return added
+        try:
+            self._sender.count_link(who.name, added)
+            await self._sender.mail_link(added, secret)
+        except (Conflict, NotDelivered) as error:
+            await self.remove(who, added.id)
+            raise Conflict(f"{added.url} is not added, as no mail to confirm it was sent: {error.message}") from None
+        return added
+
+    async def _add(self, who: Person, hook: StoredWebhook) -> StoredWebhook:
+        entry = _entry(who, "add webhook", hook, "of everyone's experiments") if hook.everyone else None
+        return await asyncio.to_thread(self._store.add_webhook, hook, MOST, entry)
 
     async def remove(self, who: Person, id: int) -> Webhook:
         """Remove a webhook and its notices that are not sent yet; return its last state. Raises NotFound."""
@@ -74,10 +118,13 @@ class WebhookVerbs:
         """Send a test message to a webhook; return whether it was delivered.
 
         A delivery switches a webhook on that was switched off. Raises Conflict for several tests at a time, and for too
-        many within a minute, and Forbidden if the user might not add such a webhook now.
+        many within a minute, or if its address is not confirmed, and Forbidden if the user might not add such a webhook
+        now.
         """
         hook = await self._own(who, id)
         _may_have(who, hook.everyone)
+        if unconfirmed := _unconfirmed(hook):
+            raise Conflict(f"webhook {id}, {hook.url}: {unconfirmed}")
         problem = await self._sender.test(who.name, hook)
         waiting = await asyncio.to_thread(self._store.waiting_notices)
         return Tried(webhook=_shown(await self._own(who, id), waiting.get(id, 0)), problem=problem)
@@ -99,8 +146,22 @@ def _may_have(who: Person, everyone: bool) -> None:
 
 
 def _shown(hook: StoredWebhook, waiting: int = 0) -> Webhook:
-    fields = hook.model_dump(exclude={"secret"})
-    return Webhook(**fields | {"url": redacted(hook.url), "waiting": waiting})
+    fields = hook.model_dump(exclude={"secret", "link", "confirmed_at", "request"})
+    shown = {"url": redacted(hook.url), "waiting": waiting, "unconfirmed": _unconfirmed(hook)}
+    return Webhook(**fields | shown)
+
+
+def _unconfirmed(hook: StoredWebhook) -> str:
+    """Return what is to be done before a webhook that waits for confirmation gets messages; "" if it does not wait."""
+    if not hook.link:
+        return ""
+    if _expired(hook):
+        return "it was not confirmed within a day: remove it, and add it again for another mail"
+    return "it waits for confirmation, by the link in the mail to this address"
+
+
+def _expired(hook: StoredWebhook) -> bool:
+    return time.time() - hook.at > DAY_S
 
 
 def _entry(who: Person, act: str, hook: StoredWebhook, detail: str) -> AuditEntry:

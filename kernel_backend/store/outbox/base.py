@@ -21,7 +21,10 @@ class OutboxStore(Protocol):
         """Return one webhook; raises NotFound."""
 
     def add_webhook(self, new: StoredWebhook, most: int, entry: AuditEntry | None) -> StoredWebhook:
-        """Store a webhook with the next id, and an audit entry if given; raises Conflict if the owner has `most`."""
+        """Store a webhook with the next id, and an audit entry if given; raises Conflict if the owner has `most`.
+
+        If the same request of the owner has added one before, return that one.
+        """
 
     def remove_webhook(self, id: int, entry: AuditEntry | None) -> None:
         """Remove a webhook with its notices, and store the audit entry if given; raises NotFound."""

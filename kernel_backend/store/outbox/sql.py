@@ -26,7 +26,7 @@ def enqueue(tx: Transaction, experiment: Experiment, event: EventName | None, at
     """
     here = webhooks.c
     concerned = (here.owner == experiment.owner) | (here.everyone == true())
-    for hook in tx.db.execute(select(here.id, here.events).where(here.off == "", concerned)):
+    for hook in tx.db.execute(select(here.id, here.events).where(here.off == "", here.link == "", concerned)):
         if event in hook.events:
             _bound(tx.db, hook.id)
             newest: int = tx.db.execute(select(func.max(outbox.c.seq))).scalar_one() or 0
@@ -65,6 +65,8 @@ class SqlOutboxStore(OutboxStore):
     @override
     def add_webhook(self, new: StoredWebhook, most: int, entry: AuditEntry | None) -> StoredWebhook:
         with self._writing() as tx:
+            if (before := _added_by(tx.db, new.owner, new.request)) is not None:
+                return before
             owned = select(func.count()).where(webhooks.c.owner == new.owner)
             if tx.db.execute(owned).scalar_one() >= most:
                 raise Conflict(f"{new.owner} has {most} webhooks, which is the limit: remove one first")
@@ -113,6 +115,14 @@ class SqlOutboxStore(OutboxStore):
         with self._writing() as tx:
             tx.db.execute(delete(outbox).where(outbox.c.id == notice.id))
             tx.db.execute(update(webhooks).where(webhooks.c.id == notice.webhook).values(**works))
+
+
+def _added_by(db: Connection, owner: str, request: str | None) -> StoredWebhook | None:
+    if request is None:
+        return None
+    query = rows_of(StoredWebhook, webhooks).where(webhooks.c.owner == owner, webhooks.c.request == request)
+    row = db.execute(query).first()
+    return None if row is None else from_row(StoredWebhook, row)
 
 
 def _get(db: Connection, id: int) -> StoredWebhook:

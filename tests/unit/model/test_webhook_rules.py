@@ -42,6 +42,7 @@ SITE = HostRules(hosts=("*.example.org", "localhost"), inside=False, mail=True)
         ("https://user:word@hooks.example.org:8443/a", SITE),
         ("http://localhost/", SITE),
         ("mailto:dave@mail.example.org", SITE),
+        ("mailto:dave@example.org", HUB.model_copy(update={"links": True})),
         ("mailto:dave@example.org", HostRules(mail=True)),
     ],
 )
@@ -69,7 +70,8 @@ def test_what_rules_allow_is_allowed(url: str, rules: HostRules) -> None:
         ("https://example.org.evil.net/", SITE, "is no host that this service may send to"),
         ("mailto:dave@evil.net", SITE, "evil.net is no host"),
         ("mailto:dave@example.org", ALL, "sends no mail"),
-        ("mailto:dave@example.org", HUB, r"an admin lists its domain in c\.Daylight\.webhook_hosts"),
+        ("mailto:dave@example.org", HUB, r"an admin lists its domain in c\.Daylight\.webhook_hosts, or sets c\.Dayl"),
+        ("mailto:dave@evil.net", SITE.model_copy(update={"links": True}), "evil.net is no host"),
         ("mailto:dave@example.org?bcc=eve@example.org", HUB, "names no host"),
         ("mailto:dave@example.org,eve@example.org", HUB, "names no host"),
     ],
