@@ -21,7 +21,7 @@ from traitlets import Bool, Dict, Enum, Float, Int, TraitError, Unicode, default
 from traitlets.config import Application as Program
 
 from kernel_backend import __version__, discovery
-from kernel_backend.api.base import SNAPSHOT_LIMIT, Activity
+from kernel_backend.api.base import Activity
 from kernel_backend.api.cluster_page import PAGES
 from kernel_backend.api.connection_limits import LimitedServer, raise_file_limit
 from kernel_backend.api.routes import application
@@ -386,7 +386,7 @@ async def _listening(
     """
     host, port = where
     token = discovery.ensure_token(home)
-    server = LimitedServer(app, use.strangers, max_body_size=SNAPSHOT_LIMIT)
+    server = LimitedServer(app, use.strangers)
     sockets = bind_sockets(port, host)
     await service.start()
     server.add_sockets(sockets)

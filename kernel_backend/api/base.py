@@ -8,13 +8,15 @@ import re
 import time
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from pydantic import ValidationError
+from tornado.http1connection import HTTP1Connection
 from tornado.web import HTTPError, RequestHandler, stream_request_body
 from tornado.websocket import WebSocketHandler
 
 from kernel_backend import __version__
+from kernel_backend.api.body_memory import BODY_LIMIT, SNAPSHOT_LIMIT, BodyMemory
 from kernel_backend.api.connection_limits import UnauthenticatedConnections
 from kernel_backend.errors import DaylightError, InvalidRequest, NotFound, OtherVersion, TooLarge, Unauthenticated
 from kernel_backend.identity.base import Browsers, Identity
@@ -26,8 +28,6 @@ from kernel_backend.model.versions import DEFAULTS, REQUEST, VERSION
 if TYPE_CHECKING:
     from kernel_backend.service.service import Service
 
-BODY_LIMIT = 8 * 2**20  # bytes
-SNAPSHOT_LIMIT = 100 * 2**20
 LOOKS = ("GET", "HEAD", "OPTIONS")  # methods that change nothing
 
 _log = logging.getLogger(__name__)
@@ -42,7 +42,7 @@ class MethodNotAllowed(DaylightError):
 
 @dataclass
 class Activity:
-    """Use of the service: time of the last request, open streams, and connections that have not authenticated yet.
+    """Use of the service: last request, open streams, memory of bodies, and connections that are not authenticated.
 
     The service ends itself after a time without use, which is measured from the last request, unless a stream is open.
     """
@@ -50,6 +50,7 @@ class Activity:
     last: float = field(default_factory=time.monotonic)
     streams: set[WebSocketHandler] = field(default_factory=set)
     strangers: UnauthenticatedConnections = field(default_factory=UnauthenticatedConnections)
+    bodies: BodyMemory = field(default_factory=BodyMemory)
 
     def idle(self) -> float:
         """Return the seconds since the last request; 0 while a client streams messages."""
@@ -207,14 +208,43 @@ class ApiHandler(AuthenticatedHandler):
     def initialize(self) -> None:
         """Create the empty buffer in which `data_received` collects the body of the request."""
         self._body = bytearray()
+        self._reserved = 0
+        self._answering = False
 
     async def prepare(self) -> None:
-        """Refuse requests without a valid token, and bodies whose announced length exceeds the limit."""
+        """Refuse requests without a valid token, and bodies too large, alone or with the caller's others."""
         await super().prepare()
-        length = self.request.headers.get("Content-Length", "0")
-        if length.isdigit() and int(length) > self.body_limit:
+        size = self._announced()
+        if size > self.body_limit:
             raise self._too_large()
+        use: Activity = self.settings["use"]
+        use.bodies.reserve(self._caller, size)
+        self._reserved = size
+        cast(HTTP1Connection, self.request.connection).set_max_body_size(SNAPSHOT_LIMIT)  # strangers have a small one
         self.prepared = True
+
+    def on_finish(self) -> None:
+        """Give back the memory that was reserved for the body."""
+        if self._reserved:
+            use: Activity = self.settings["use"]
+            use.bodies.free(self._caller, self._reserved)
+            self._reserved = 0
+
+    def on_connection_close(self) -> None:
+        """Give back the memory of a body whose rest does not come any more; one that is being answered is kept."""
+        if not self._answering:
+            self.on_finish()
+
+    def _announced(self) -> int:
+        """Return how many bytes the body has at most, by the headers of the request."""
+        length = self.request.headers.get("Content-Length", "0")
+        if "Transfer-Encoding" in self.request.headers or not length.isdigit():
+            return self.body_limit
+        return int(length)
+
+    @property
+    def _caller(self) -> str:
+        return self.who.name if self.who is not None else self.path_args[0]  # else an attempt, a check, an allocation
 
     def data_received(self, chunk: bytes) -> None:
         """Append a piece of the body to the buffer, up to the limit.
@@ -228,6 +258,7 @@ class ApiHandler(AuthenticatedHandler):
     @property
     def body(self) -> bytes:
         """Return the request's body; raises TooLarge if it exceeds the limit."""
+        self._answering = True
         if len(self._body) > self.body_limit:
             raise self._too_large()
         return bytes(self._body)

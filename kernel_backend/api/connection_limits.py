@@ -16,6 +16,7 @@ from tornado.ioloop import IOLoop
 from tornado.iostream import IOStream
 from tornado.web import Application
 
+from kernel_backend.api.body_memory import OF_PAGES
 from kernel_backend.peers import user_of
 
 STRANGERS = 256  # unauthenticated connections; fewer if the limit of open files is low
@@ -90,10 +91,11 @@ class LimitedServer(HTTPServer):
     def initialize(self, app: Application, strangers: UnauthenticatedConnections, **options: Any) -> None:  # type: ignore[override]
         """Set the application and the register of unauthenticated connections (`strangers`); `options` are tornado's.
 
-        The application's handlers remove a connection from `strangers` once its client has authenticated.
+        The application's handlers remove a connection from `strangers` once its client has authenticated, and allow it
+        larger bodies.
         """
         self._strangers = strangers
-        super().initialize(app, idle_connection_timeout=HEADER_S, **options)
+        super().initialize(app, idle_connection_timeout=HEADER_S, max_body_size=OF_PAGES, **options)
 
     def add_sockets(self, sockets: Iterable[socket.socket]) -> None:
         """Accept connections on these sockets."""

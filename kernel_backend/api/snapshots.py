@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from tornado.web import RequestHandler
 
-from kernel_backend.api.base import SNAPSHOT_LIMIT, ApiHandler
+from kernel_backend.api.base import ApiHandler
+from kernel_backend.api.body_memory import SNAPSHOT_LIMIT
 from kernel_backend.errors import NotFound
 
 

@@ -11,7 +11,8 @@ from pathlib import Path
 from tornado.httpserver import HTTPServer
 from tornado.netutil import bind_sockets
 
-from kernel_backend.api.base import SNAPSHOT_LIMIT, Activity
+from kernel_backend.api.base import Activity
+from kernel_backend.api.body_memory import SNAPSHOT_LIMIT
 from kernel_backend.api.routes import application
 from kernel_backend.launcher_server import LauncherServer
 from kernel_backend.model.cluster.people import Person

@@ -17,7 +17,7 @@ from typing import Any
 from tornado.netutil import bind_sockets
 from tornado.web import RequestHandler
 
-from kernel_backend.api.base import SNAPSHOT_LIMIT, Activity
+from kernel_backend.api.base import Activity
 from kernel_backend.api.connection_limits import LimitedServer
 from kernel_backend.api.routes import application
 from kernel_backend.checkpoints.base import digest
@@ -236,7 +236,7 @@ class Served:
         )
         self.use = Activity()
         app = application(self.service, self.identity, self.use, pages=self.pages)
-        self._server = LimitedServer(app, self.use.strangers, max_body_size=SNAPSHOT_LIMIT)
+        self._server = LimitedServer(app, self.use.strangers)
         sockets = bind_sockets(self.port, "127.0.0.1")
         self.port = sockets[0].getsockname()[1]
         await self.service.start()

@@ -15,7 +15,8 @@ import httpx
 import pytest
 
 from kernel_backend import discovery
-from kernel_backend.api import connection_limits
+from kernel_backend.api import body_memory, connection_limits
+from kernel_backend.api.cluster_page import PAGES
 from kernel_backend.client import Client
 from tests.accounts.unix import needed
 from tests.api.served import TOKEN, Served, StillEngine
@@ -34,7 +35,7 @@ time.sleep(600)
 
 @pytest.fixture
 def served(tmp_path: Path) -> Iterator[Served]:
-    served = Served(tmp_path, StillEngine())
+    served = Served(tmp_path, StillEngine(), pages=PAGES)
     yield served
     served.stop()
 
@@ -83,6 +84,37 @@ def test_who_has_shown_a_token_is_no_stranger(served: Served) -> None:
         path = "/api/attempts/1.1-1/records"
         assert http.post(path, headers={"Authorization": "Bearer wrong"}, content=b"{").status_code == 401
         assert len(served.use.strangers) == 1
+
+
+def answer(served: Served, request: str, headers: str) -> bytes:
+    """Send the head of a request whose body never comes, and return the status line of the answer."""
+    with socket.create_connection(("127.0.0.1", served.port), timeout=20) as connection:
+        connection.sendall(f"{request} HTTP/1.1\r\nHost: h\r\n{headers}\r\n\r\n".encode())
+        return connection.recv(100).split(b"\r\n")[0]
+
+
+def test_the_body_of_a_stranger_is_not_waited_for(served: Served) -> None:
+    """Pages need no token, and the stream is asked for its token once the whole request is there."""
+    confirm = f"/confirm/1-{'a' * 43}"
+    for request in ("POST /", f"POST {confirm}", "GET /static/main-A.js", "POST ", "GET /api/stream", "GET /nothing"):
+        status = answer(served, request, "Content-Length: 90000000")
+        assert status in (b"HTTP/1.1 400 Bad Request", b"HTTP/1.1 401 Unauthorized"), request
+
+
+def test_bodies_of_a_user_have_a_limit_together(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(body_memory, "PER_CALLER", 2**20)
+    token, path = f"Authorization: Bearer {TOKEN}\r\n", f"PUT /api/snapshots/{'0' * 64}"
+    held = served.use.bodies._held
+    with socket.create_connection(("127.0.0.1", served.port), timeout=20) as first:
+        first.sendall(f"{path} HTTP/1.1\r\nHost: h\r\n{token}Content-Length: 700000\r\n\r\n{'x' * 1000}".encode())
+        until(lambda: sum(held.values()) == 700_000, "it is counted")
+        for length in ("Content-Length: 600000", "Transfer-Encoding: chunked"):
+            assert answer(served, path, token + length) == b"HTTP/1.1 413 Request Entity Too Large", length
+        with httpx.Client(base_url=served.url, headers={"Authorization": f"Bearer {TOKEN}"}, trust_env=False) as http:
+            said = http.post("/api/gc", content=b"{" + b" " * 600_000).json()["message"]
+            assert "are not answered yet hold 1 MiB, of at most 1: send this one (1 MiB) again once they are" in said
+            assert http.post("/api/gc", content=b"{" + b" " * 300_000).status_code == 400, "there is room for it"
+    until(lambda: not held, "the connection is closed")
 
 
 def test_a_connection_that_says_nothing_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
