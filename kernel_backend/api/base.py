@@ -121,6 +121,8 @@ class AuthenticatedHandler(RequestHandler):
         """Refuse requests without a valid token."""
         self.who = await self.authenticate()
         self.known = True
+        if self.who is not None:
+            await self.service.webhooks.seen(self.who)
         use: Activity = self.settings["use"]
         use.last = time.monotonic()
         use.strangers.known(getattr(self.request.connection, "stream", None))

@@ -377,6 +377,7 @@ webhooks = Table(
     Column("link", Text, nullable=False, server_default=""),
     Column("confirmed_at", Double),
     Column("request", Text),
+    Column("admin_at", Double),
     Column("off", Text, nullable=False),
     Column("problem", Text, nullable=False),
     Column("failing_since", Double),

@@ -19,7 +19,7 @@ def webhook_row(hook: Webhook) -> tuple[str, ...]:
 def added_lines(hook: Webhook, command: str) -> list[str]:
     """Return lines about a webhook that was added, with its secret."""
     first = f"webhook {hook.id} is notified when an experiment is {' or '.join(hook.events)}"
-    if hook.unconfirmed:
+    if hook.unconfirmed and hook.url.startswith("mailto:"):
         return [f"{first}, once {hook.url.partition(':')[2]} has opened the link in the mail that was sent there"]
     if hook.url.startswith("mailto:"):
         return [first, f"to send a test mail: {command} test {hook.id}"]

@@ -24,9 +24,13 @@ from kernel_backend.model.experiment import Config, Submission
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.search.records import Search
 from kernel_backend.model.search.space import Choices, Parameter, Space
+from kernel_backend.model.webhooks.rules import ADMIN_S, HostRules
+from kernel_backend.service.outbox import sender
+from kernel_backend.service.outbox.config import OutboxConfig
 from tests.api.people import PEOPLE, FakeHub
 from tests.api.served import Served, StillEngine, archive, submit, token_of
 from tests.api.test_every_route import EXAMPLES
+from tests.support.receivers import Receiver
 from tests.support.world import until
 
 HTTP = httpx.Client(timeout=20, trust_env=False)
@@ -323,6 +327,35 @@ def test_who_has_lost_a_right_may_remove_webhooks_and_not_use_them(served: Serve
             assert client[name].webhooks() == []
     finally:
         people |= {name: PEOPLE[name] for name in ("ada", "danielle")}
+
+
+def test_who_is_no_admin_any_more_is_not_told_of_everyones_experiments(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sender, "LOOK_S", 0.02)
+    receiver, hub = Receiver(), FakeHub()
+    rules = HostRules(hosts=("127.0.0.1",), inside=False)
+    served = Served(tmp_path, StillEngine(), identity=hub, outbox=OutboxConfig(rules))
+    store, ada = served.service._store, served.client("ada", patience=5)
+    ada.add_webhook(receiver.url, ["submitted"], everyone=True)
+    submit(served.client("dave"), "one")
+    until(lambda: receiver.taken == [("experiment.submitted", 1)], "an admin is told")
+    hub.people["ada"] = Person(name="ada")
+    assert ada.webhooks()[0].unconfirmed == "", (
+        "tokens may have fewer rights than their users: for a week that says nothing"
+    )
+    (stored,) = store.webhooks()
+    store.change_webhook(stored, admin_at=stored.admin_at - ADMIN_S)
+    submit(served.client("dave"), "two")
+    submit(ada, "three")
+    assert "waits until ada uses Daylight as an admin again" in ada.webhooks()[0].unconfirmed
+    assert served.run(served.service._outbox._next(1, 0)) is None, "it is not sent"
+    hub.people["ada"] = PEOPLE["ada"]
+    monkeypatch.setattr("kernel_backend.service.verbs.webhooks.SEEN_S", -1.0)
+    assert ada.webhooks()[0].unconfirmed == ""
+    until(lambda: len(receiver.taken) == 3, "an admin gets what has waited")
+    served.stop()
+    receiver.stop()
 
 
 def test_who_is_called_as_a_group_has_nothing_of_it(served: Served, client: dict[str, Client]) -> None:

@@ -77,8 +77,13 @@ class OutboxContract:
         again = store.add_webhook(hook(request="a", secret="another"), 1, ENTRY)
         assert again == first == store.webhook(first.id)
         assert len(store.audit()) == 1
+        store.seen_admin("dave", at=5.0)
+        assert store.webhook(first.id).admin_at is None, "it is for their own experiments"
         others = [store.add_webhook(each, 3, None) for each in (hook("eve", request="a"), hook(), hook())]
         assert [each.id for each in others] == [2, 3, 4]
+        everyone = store.add_webhook(hook("ada", everyone=True), 3, None).id
+        store.seen_admin("ada", at=5.0)
+        assert store.webhook(everyone).admin_at == 5.0
 
     def test_so_many_notices_wait_and_then_the_oldest_is_dropped(
         self, store: Store, monkeypatch: pytest.MonkeyPatch

@@ -115,6 +115,7 @@ def search(store: Store, **fields: Any) -> int:
 
 # What later migrations have made, for tests that go back to a database of before.
 MADE_SINCE_0022 = (
+    "ALTER TABLE webhooks DROP COLUMN admin_at",
     "DROP INDEX webhooks_by_request",
     "ALTER TABLE webhooks DROP COLUMN request",
     "ALTER TABLE webhooks DROP COLUMN confirmed_at",

@@ -43,7 +43,7 @@ class Webhook(Record):
     everyone: bool = False
     at: FiniteFloat  # when it was added
     secret: str = ""  # only in the answer to its addition
-    unconfirmed: str = ""  # what is to be done before a mail address gets messages; "": nothing
+    unconfirmed: str = ""  # what is to be done before messages are sent; "": nothing
     off: str = ""  # why it was switched off; "": it is on
     problem: str = ""  # why the newest delivery failed; "": it succeeded
     failing_since: FiniteFloat | None = None
@@ -68,6 +68,9 @@ class StoredWebhook(Record):
     link: str = ""
     confirmed_at: FiniteFloat | None = None  # when that link was used; None: no confirmation was asked for
     request: str | None = None  # id of the request that added it, which its owner's client has chosen
+    admin_at: FiniteFloat | None = (
+        None  # of one for everyone's experiments: when its owner was last seen to be an admin
+    )
     off: str = ""
     problem: str = ""
     failing_since: FiniteFloat | None = None

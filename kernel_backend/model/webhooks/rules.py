@@ -14,8 +14,10 @@ from urllib.parse import SplitResult, urlsplit, urlunsplit
 
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.record import Record
+from kernel_backend.model.webhooks.records import StoredWebhook
 
 DAY_S = 86_400.0
+ADMIN_S = 7 * DAY_S  # an owner who was seen to be an admin so long ago may be none any more
 TRIES = 4  # a service that was down for a day tries so often before it gives up
 HIDDEN = "***"
 SECRET = "whsec_"  # prefix of a secret: the rest is its key in base64
@@ -78,6 +80,20 @@ def check_url(url: str, rules: HostRules) -> None:
 def must_be_confirmed(url: str, rules: HostRules) -> bool:
     """Return whether messages may be sent to an address only after its owner has opened a link in a mail."""
     return _split(url).scheme == "mailto" and not rules.inside and not rules.hosts
+
+
+def unconfirmed(hook: StoredWebhook, rules: HostRules, now: float) -> str:
+    """Return what is to be done before messages are sent to a webhook; "" if they are sent.
+
+    A right is asked when it is used. Under a hub the service learns of an admin's when they use Daylight.
+    """
+    if hook.link and now - hook.at > DAY_S:
+        return "it was not confirmed within a day: remove it, and add it again for another mail"
+    if hook.link:
+        return "it waits for confirmation, by the link in the mail to this address"
+    if hook.everyone and not rules.inside and now - (hook.admin_at or 0.0) > ADMIN_S:
+        return f"it waits until {hook.owner} uses Daylight as an admin again, which nobody has seen for a week"
+    return ""
 
 
 def host_of(url: str) -> str:

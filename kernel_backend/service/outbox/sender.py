@@ -11,7 +11,7 @@ from kernel_backend.errors import InvalidRequest, NotFound
 from kernel_backend.model.views.overview import Overview
 from kernel_backend.model.webhooks.payload import TEST, Payload, confirmation, payload
 from kernel_backend.model.webhooks.records import Notice, StoredWebhook
-from kernel_backend.model.webhooks.rules import check_url, must_be_confirmed, reason_off, redacted
+from kernel_backend.model.webhooks.rules import check_url, must_be_confirmed, reason_off, redacted, unconfirmed
 from kernel_backend.retry import RetryPolicy
 from kernel_backend.service.notifier import Notifier, wait_for
 from kernel_backend.service.outbox.base import NotDelivered, Transport
@@ -130,7 +130,7 @@ class OutboxSender:
             hook = await asyncio.to_thread(self._store.webhook, id)
         except NotFound:  # removed meanwhile, with its notices
             return None
-        if hook.off:
+        if hook.off or unconfirmed(hook, self._rules, time.time()):
             return None
         message = payload(notice, await self._overview(notice.experiment))
         try:

@@ -13,14 +13,24 @@ from kernel_backend.model.cluster.accounts import AuditEntry
 from kernel_backend.model.cluster.people import Person
 from kernel_backend.model.launch.launch_spec import token_digest
 from kernel_backend.model.webhooks.records import NewWebhook, StoredWebhook, Tried, Webhook
-from kernel_backend.model.webhooks.rules import DAY_S, check_secret, check_url, must_be_confirmed, new_secret, redacted
+from kernel_backend.model.webhooks.rules import (
+    DAY_S,
+    check_secret,
+    check_url,
+    must_be_confirmed,
+    new_secret,
+    redacted,
+    unconfirmed,
+)
 from kernel_backend.service.access import may_submit
 from kernel_backend.service.context import Context
 from kernel_backend.service.outbox.base import NotDelivered
 from kernel_backend.service.outbox.sender import OutboxSender
 from kernel_backend.service.verbs.quotas import check_admin
+from kernel_backend.store.base import StoreUnavailable
 
 MOST = 20  # webhooks of a user
+SEEN_S = 3600.0
 _KEY_BYTES = 32
 
 
@@ -32,6 +42,7 @@ class WebhookVerbs:
 
     def __init__(self, context: Context, sender: OutboxSender) -> None:
         self._store, self._rules, self._sender = context.store, context.outbox.rules, sender
+        self._seen: dict[str, float] = {}  # admin -> when that was stored
 
     async def webhooks(self, who: Person, everyone: bool) -> list[Webhook]:
         """Return the user's webhooks, or with `everyone` those of all users.
@@ -42,7 +53,7 @@ class WebhookVerbs:
             check_admin(who, "the webhooks of all users are listed for admins")
         waiting = await asyncio.to_thread(self._store.waiting_notices)
         found = await asyncio.to_thread(self._store.webhooks)
-        return [_shown(each, waiting.get(each.id, 0)) for each in found if everyone or each.owner == who.name]
+        return [self._shown(each, waiting.get(each.id, 0)) for each in found if everyone or each.owner == who.name]
 
     async def add(self, who: Person, new: NewWebhook, request: str | None = None) -> Webhook:
         """Add a webhook, and return it with its secret; a `request` that is repeated adds no second one.
@@ -63,19 +74,20 @@ class WebhookVerbs:
             everyone=new.everyone,
             at=time.time(),
             request=request,
+            admin_at=time.time() if new.everyone else None,
         )
         if must_be_confirmed(hook.url, self._rules):
             added = await self._add_unconfirmed(who, hook)
         else:
             added = await self._add(who, hook)
-        return _shown(added).model_copy(update={"secret": added.secret})
+        return self._shown(added).model_copy(update={"secret": added.secret})
 
     async def asking(self, id: int, secret: str) -> StoredWebhook:
         """Return the webhook whose address is confirmed by a link; raises NotFound for one that is not valid now."""
         hook: StoredWebhook | None = None
         with suppress(NotFound):
             hook = await asyncio.to_thread(self._store.webhook, id)
-        if hook is None or _expired(hook) or not hmac.compare_digest(hook.link, token_digest(secret)):
+        if hook is None or time.time() - hook.at > DAY_S or not hmac.compare_digest(hook.link, token_digest(secret)):
             raise NotFound(
                 "this link is not valid any more: it was used, a day has gone by, or its webhook was removed"
             )
@@ -112,7 +124,7 @@ class WebhookVerbs:
         foreign = hook.everyone or hook.owner != who.name
         entry = _entry(who, "remove webhook", hook, f"of {hook.owner}") if foreign else None
         await asyncio.to_thread(self._store.remove_webhook, id, entry)
-        return _shown(hook)
+        return self._shown(hook)
 
     async def test(self, who: Person, id: int) -> Tried:
         """Send a test message to a webhook; return whether it was delivered.
@@ -123,11 +135,24 @@ class WebhookVerbs:
         """
         hook = await self._own(who, id)
         _may_have(who, hook.everyone)
-        if unconfirmed := _unconfirmed(hook):
-            raise Conflict(f"webhook {id}, {hook.url}: {unconfirmed}")
+        if hook.link:
+            raise Conflict(f"webhook {id}, {hook.url}: {unconfirmed(hook, self._rules, time.time())}")
         problem = await self._sender.test(who.name, hook)
         waiting = await asyncio.to_thread(self._store.waiting_notices)
-        return Tried(webhook=_shown(await self._own(who, id), waiting.get(id, 0)), problem=problem)
+        return Tried(webhook=self._shown(await self._own(who, id), waiting.get(id, 0)), problem=problem)
+
+    async def seen(self, who: Person) -> None:
+        """Note that a user is an admin now, for their webhooks of everyone's experiments; at most once an hour."""
+        now = time.time()
+        if who.admin and now - self._seen.get(who.name, 0.0) > SEEN_S:
+            self._seen[who.name] = now
+            with suppress(StoreUnavailable):
+                await asyncio.to_thread(self._store.seen_admin, who.name, now)
+
+    def _shown(self, hook: StoredWebhook, waiting: int = 0) -> Webhook:
+        fields = hook.model_dump(exclude={"secret", "link", "confirmed_at", "request", "admin_at"})
+        todo = unconfirmed(hook, self._rules, time.time())
+        return Webhook(**fields | {"url": redacted(hook.url), "waiting": waiting, "unconfirmed": todo})
 
     async def _own(self, who: Person, id: int) -> StoredWebhook:
         """Return a webhook if the user may change it; raises NotFound, also for a webhook of another user."""
@@ -143,25 +168,6 @@ def _may_have(who: Person, everyone: bool) -> None:
         check_admin(who, "only admins are notified of everyone's experiments")
     elif not who.admin:
         may_submit(who)
-
-
-def _shown(hook: StoredWebhook, waiting: int = 0) -> Webhook:
-    fields = hook.model_dump(exclude={"secret", "link", "confirmed_at", "request"})
-    shown = {"url": redacted(hook.url), "waiting": waiting, "unconfirmed": _unconfirmed(hook)}
-    return Webhook(**fields | shown)
-
-
-def _unconfirmed(hook: StoredWebhook) -> str:
-    """Return what is to be done before a webhook that waits for confirmation gets messages; "" if it does not wait."""
-    if not hook.link:
-        return ""
-    if _expired(hook):
-        return "it was not confirmed within a day: remove it, and add it again for another mail"
-    return "it waits for confirmation, by the link in the mail to this address"
-
-
-def _expired(hook: StoredWebhook) -> bool:
-    return time.time() - hook.at > DAY_S
 
 
 def _entry(who: Person, act: str, hook: StoredWebhook, detail: str) -> AuditEntry:

@@ -26,6 +26,9 @@ class OutboxStore(Protocol):
         If the same request of the owner has added one before, return that one.
         """
 
+    def seen_admin(self, owner: str, at: float) -> None:
+        """Record that the owner of webhooks for everyone's experiments was an admin at this time."""
+
     def remove_webhook(self, id: int, entry: AuditEntry | None) -> None:
         """Remove a webhook with its notices, and store the audit entry if given; raises NotFound."""
 

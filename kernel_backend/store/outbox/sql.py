@@ -78,6 +78,12 @@ class SqlOutboxStore(OutboxStore):
             return hook
 
     @override
+    def seen_admin(self, owner: str, at: float) -> None:
+        here = webhooks.c
+        with self._writing() as tx:
+            tx.db.execute(update(webhooks).where(here.owner == owner, here.everyone == true()).values(admin_at=at))
+
+    @override
     def remove_webhook(self, id: int, entry: AuditEntry | None) -> None:
         with self._writing() as tx:
             _get(tx.db, id)
