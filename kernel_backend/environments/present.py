@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
+from kernel_backend.environments import bounded_process
 from kernel_backend.errors import NoEnvironment
 from kernel_backend.model.snapshot import Environment
 from kernel_backend.snapshots import installed
@@ -22,8 +23,11 @@ def present(python: Path, variables: Mapping[str, str] = os.environ) -> Environm
     Of the environment variables `variables` it includes those that math libraries read. Raises NoEnvironment if the
     interpreter cannot be run.
     """
-    told = json.loads(_ask(python, installed.__file__))
-    return Environment(**told, **machine(), variables=numerics_variables(variables))
+    told = _ask(python, installed.__file__)
+    try:
+        return Environment(**json.loads(told), **machine(), variables=numerics_variables(variables))
+    except (ValueError, TypeError, RecursionError):
+        raise _no_answer(python, told) from None
 
 
 def own_root_of(python: Path) -> Path | None:
@@ -31,8 +35,12 @@ def own_root_of(python: Path) -> Path | None:
 
     Raises NoEnvironment if the interpreter cannot be run.
     """
-    told = json.loads(_ask(python, installed.__file__, "--own-root"))
-    return Path(told) if told else None
+    told = _ask(python, installed.__file__, "--own-root")
+    try:
+        root = json.loads(told)
+        return Path(root) if root else None
+    except (ValueError, TypeError, RecursionError):
+        raise _no_answer(python, told) from None
 
 
 def version_of(python: Path) -> str | None:
@@ -43,9 +51,14 @@ def version_of(python: Path) -> str | None:
         return None
 
 
+def _no_answer(python: Path, told: str) -> NoEnvironment:
+    return NoEnvironment(f"the interpreter {python} does not say what it holds, but {ascii(told)[:100]}")
+
+
 def _ask(python: Path, *arguments: str) -> str:
     try:
-        done = subprocess.run([python, "-P", *arguments], capture_output=True, text=True, timeout=_SECONDS, check=True)
+        done = bounded_process.run([python, "-P", *arguments], timeout=_SECONDS)
+        done.check_returncode()
     except FileNotFoundError:
         raise NoEnvironment(f"the interpreter {python} is gone: make it again, or run with --env locked") from None
     except (OSError, subprocess.SubprocessError) as error:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
+import hashlib
+import os
 import re
 import shutil
 import sys
@@ -25,9 +28,11 @@ from kernel_backend.model.environments import Interpreter
 from kernel_backend.model.resources import CLOSED
 from kernel_backend.model.snapshot import Environment
 from kernel_backend.snapshots import installed
-from kernel_backend.snapshots.archive import digest
+from kernel_backend.snapshots.archive import PIECE
+from kernel_backend.tail import opened
 
 OWN = Path(sys.executable)
+LARGEST_WHEEL = 8 * 2**30  # bytes of a wheel that was installed from a file
 AGAIN_S = 86_400.0  # age from which an incomplete lock is made again; sooner if the environment is requested
 
 
@@ -187,15 +192,26 @@ class Environments:
             if self._wheel(expected) is None:
                 file = Path(unquote(urlsplit(environment.urls[name]).path))
                 try:
-                    data = file.read_bytes()
-                except OSError as error:
-                    unkept[name] = f"installed from {file}, which cannot be read now: {error.strerror}"
-                    continue
-                if digest(data) != expected:
-                    unkept[name] = f"installed from {file}, which has other content now"
-                else:
-                    self._keep(expected, file.name, data)
+                    self._keep_file(expected, file)
+                except (OSError, ValueError) as error:
+                    said = getattr(error, "strerror", None) or error
+                    unkept[name] = f"installed from {file}, which cannot be read now: {said}"
         return unkept
+
+    def _keep_file(self, expected: str, file: Path) -> None:
+        """Store a wheel from this file, whose name a user has sent; raises OSError, also if its digest is another."""
+        folder = wheel_folder(self._home, expected)
+        with opened(file) as source:
+            if os.fstat(source.fileno()).st_size > LARGEST_WHEEL:
+                raise OSError(errno.EFBIG, f"it has more than {LARGEST_WHEEL // 2**30} GiB")
+            folder.mkdir(parents=True, exist_ok=True)
+            seen = hashlib.sha256()
+            with replacing(folder / file.name, mode=0o644, durable=False) as copy:
+                while piece := source.read(PIECE):
+                    seen.update(piece)
+                    copy.write(piece)
+                if seen.hexdigest() != expected:
+                    raise OSError(errno.ESTALE, "it has other content now")
 
     def _keep(self, digest: str, name: str, data: bytes) -> None:
         folder = wheel_folder(self._home, digest)

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
+from kernel_backend.environments import bounded_process
 from kernel_backend.errors import NoEnvironment
 
 _SECONDS = 1800.0  # enough to download gigabytes over a slow connection
@@ -45,13 +46,11 @@ def run(*arguments: str, folder: Path, python: Path, stdin: str = "", index: Pat
     if executable is None:
         raise NoEnvironment("there is no uv, which locks and builds environments: pip install uv")
     try:
-        done = subprocess.run(
+        done = bounded_process.run(
             [executable, "--quiet", *arguments],
             cwd=folder,
             env=variables(pip_settings(str(python)), os.environ) | (only(index) if index is not None else {}),
             input=stdin,
-            capture_output=True,
-            text=True,
             timeout=_SECONDS,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -94,7 +93,7 @@ def pip_settings(python: str) -> dict[str, str]:
     for each in (python, sys.executable):
         command = [each, "-m", "pip", "config", "list"]
         try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+            done = bounded_process.run(command, timeout=60)
         except (OSError, subprocess.TimeoutExpired):
             continue
         if done.returncode == 0:

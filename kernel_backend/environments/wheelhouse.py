@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from kernel_backend.environments import bounded_process
 from kernel_backend.environments.lock import Lock, sources
 from kernel_backend.environments.storage import Environments, wheel_folder
 from kernel_backend.errors import NoEnvironment, NotFound
@@ -127,7 +128,7 @@ def _pip_download(requirements: Path, folder: Path, python: Path, *options: str)
     command = [_with_pip(python), "-m", "pip", "download", "--quiet", "--disable-pip-version-check"]
     command += ["--no-deps", "--require-hashes", "--dest", str(folder), *options, "-r", str(requirements)]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, cwd=folder)
+        done = bounded_process.run(command, timeout=_SECONDS, cwd=folder)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise NoEnvironment(f"pip download could not be run: {error}") from None
     if done.returncode:
@@ -141,7 +142,7 @@ def _with_pip(python: Path) -> str:
     for each in candidates:
         if os.access(each, os.X_OK):
             command = [each, "-m", "pip", "--version"]
-            if subprocess.run(command, capture_output=True, timeout=60.0).returncode == 0:
+            if bounded_process.run(command, timeout=60.0).returncode == 0:
                 return each
     raise NoEnvironment(f"neither {' nor '.join(candidates)} has pip, which downloads wheels: python -m ensurepip")
 

@@ -15,7 +15,7 @@ import pytest
 
 from kernel_backend.environments import uv
 from kernel_backend.environments.present import present
-from kernel_backend.environments.storage import Environments
+from kernel_backend.environments.storage import LARGEST_WHEEL, Environments
 from kernel_backend.errors import NoEnvironment
 from kernel_backend.model.environments import packages
 from kernel_backend.model.snapshot import Environment
@@ -107,6 +107,17 @@ def test_a_wheel_whose_file_has_changed_or_is_gone_is_named(kept: Environments, 
     lock = kept.make_lock(environment, PYTHON)
     assert "has other content now" in lock.unlocked["tiny"]
     assert "cannot be read now: No such file" in lock.unlocked["gone"]
+
+
+def test_a_wheel_whose_file_never_ends_is_named(kept: Environments, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    os.mkfifo(tmp_path / "pipe.whl")
+    with (tmp_path / "sparse.whl").open("wb") as file:
+        file.truncate(LARGEST_WHEEL + 1)
+    files = {"pipe": tmp_path / "pipe.whl", "sparse": tmp_path / "sparse.whl", "zero": Path("/dev/zero")}
+    urls = {name: f"{file.as_uri()}#sha256={'0' * 64}" for name, file in files.items()}
+    environment = small(**dict.fromkeys(files, "1.0")).model_copy(update={"urls": urls})
+    unkept = kept._keep_files(environment)
+    assert {name: "cannot be read now: it " in said for name, said in unkept.items()} == dict.fromkeys(files, True)
 
 
 @pytest.mark.parametrize("damage", ["interpreter", "distribution", "everything"])
