@@ -11,8 +11,6 @@ from collections.abc import Iterator
 from graphlib import TopologicalSorter
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parents[1]
 OURS = ("kernel_backend", "jupyter_ext", "daylight")
 
@@ -88,6 +86,7 @@ LATER = {
     "commands": {"checkpoints"},  # a download reads a manifest
     "cli": {"store"},  # db copy
 }
+KNOW_EVERYONE = {"app", "__main__"}
 TORCH = {"kernel_backend.checkpoints.writer"}  # and the runner: the only ones that import it when they are imported
 SQL = {"kernel_backend.store", "kernel_backend.app", "kernel_backend.service_database"}
 # What a Jupyter server loads, and a kernel never does.
@@ -162,17 +161,25 @@ def reached(module: str) -> set[str]:
     return found
 
 
-@pytest.mark.parametrize("module", sorted(FILES))
-def test_imports_point_up(module: str) -> None:
+def test_every_module_belongs_to_a_part() -> None:
+    without = {module for module in FILES if part(module) not in PARTS.keys() | KNOW_EVERYONE}
+    assert not without, "add them to PARTS and to docs/explanation/architecture.md"
+
+
+def test_imports_point_up() -> None:
+    wrong = {module: found for module in FILES if (found := imported_from_above(module))}
+    assert not wrong, "PARTS says what each part may import"
+
+
+def imported_from_above(module: str) -> set[str]:
+    """Return our modules that a module imports and its part may not."""
     mine = part(module)
-    if mine in ("app", "__main__"):
-        return  # the one place that knows everyone
-    assert mine in PARTS, f"{module} belongs to no part: add it to PARTS and to docs/explanation/architecture.md"
-    allowed = PARTS[mine] | {mine}
+    if mine in KNOW_EVERYONE:
+        return set()
+    allowed = PARTS.get(mine, set()) | {mine}
     wrong = {each for each in ours(module, everywhere=False) if part(each) not in allowed}
     allowed |= LATER.get(mine, set())
-    wrong |= {each for each in ours(module, everywhere=True) if part(each) not in allowed}
-    assert not wrong, f"{module} ({mine}) may import {sorted(PARTS[mine])}, not {sorted(wrong)}"
+    return wrong | {each for each in ours(module, everywhere=True) if part(each) not in allowed}
 
 
 def test_no_modules_import_each_other_in_a_circle() -> None:
@@ -211,21 +218,22 @@ def test_no_parts_import_each_other_in_a_circle() -> None:
     assert set(graph) <= set(order)
 
 
-@pytest.mark.parametrize("module", sorted(FILES))
-def test_torch_and_databases_are_imported_only_where_they_are_at_home(module: str) -> None:
-    tops = {each.split(".")[0] for each in imports(module, everywhere=False)}
-    if module not in TORCH and part(module) != "runner":
-        assert not tops & {"torch", "horovod"}
-    if not module.startswith(tuple(SQL)):
-        assert not tops & {"sqlalchemy", "alembic"}
+def test_torch_and_databases_are_imported_only_where_they_are_at_home() -> None:
+    torch = {module for module in FILES if tops(module, everywhere=False) & {"torch", "horovod"}}
+    assert {module for module in torch if part(module) != "runner"} == TORCH
+    databases = {module for module in FILES if tops(module, everywhere=False) & {"sqlalchemy", "alembic"}}
+    assert not {module for module in databases if not module.startswith(tuple(SQL))}
 
 
-@pytest.mark.parametrize("module", sorted(each for each in FILES if part(each) in ("jupyter_ext", "daylight")))
-def test_of_the_notebooks_side_only_the_server_extension_knows_jupyters_server(module: str) -> None:
-    found = imports(module, everywhere=True)
-    if module not in SERVER_EXTENSION:
-        assert not {each.split(".")[0] for each in found} & {"tornado", "jupyter_server"}
-        assert not found & SERVER_EXTENSION
+def tops(module: str, *, everywhere: bool) -> set[str]:
+    """Return the packages of which a module imports something."""
+    return {each.split(".")[0] for each in imports(module, everywhere=everywhere)}
+
+
+def test_of_the_notebooks_side_only_the_server_extension_knows_jupyters_server() -> None:
+    others = {module for module in FILES if part(module) in ("jupyter_ext", "daylight")} - SERVER_EXTENSION
+    assert not {module for module in others if tops(module, everywhere=True) & {"tornado", "jupyter_server"}}
+    assert not {module for module in others if imports(module, everywhere=True) & SERVER_EXTENSION}
 
 
 def test_only_the_client_and_the_server_extensions_proxy_speak_http_to_the_service() -> None:

@@ -54,12 +54,16 @@ PUBLIC = dict(exported())
 DOCUMENTED = [*PUBLIC, *(f"{name}.{each}" for name, found in PUBLIC.items() for each in members(found))]
 
 
-@pytest.mark.parametrize("name", DOCUMENTED)
-def test_a_docstring_has_the_sections_of_its_signature(name: str) -> None:
-    wrong = {f"{code}: {text}" for code, text in validate(name)["errors"] if code in RULES}
-    if getattr(PUBLIC.get(name), "_is_protocol", False):  # numpydoc would read the signature of object
-        wrong = {each for each in wrong if not each.startswith("PR01")}
-    assert not wrong
+def test_a_docstring_has_the_sections_of_its_signature() -> None:
+    assert len(DOCUMENTED) > 150
+    assert not {name: wrong for name in DOCUMENTED if (wrong := lacking(name))}
+
+
+def lacking(name: str) -> list[str]:
+    """Return what a docstring lacks."""
+    # Of a protocol, numpydoc would read the signature of object.
+    rules = RULES - {"PR01"} if getattr(PUBLIC.get(name), "_is_protocol", False) else RULES
+    return [f"{code}: {text}" for code, text in validate(name)["errors"] if code in rules]
 
 
 @pytest.mark.parametrize("name", sorted(PUBLIC.keys() - NEED_A_SERVICE - HOOKS))
