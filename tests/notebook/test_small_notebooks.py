@@ -1,6 +1,7 @@
 """Test that each notebook of `binder/` runs from top to bottom, in a real kernel, with trainings of a small size.
 
-What the models have learned at the end is tested by the notebooks at their own size, which are marked `long`.
+`make test` runs the notebooks of OFTEN, `make test-long` all of them; the forms of training that the others show are
+tested in tests/distributed. What the models have learned at the end is tested by the notebooks at their own size.
 """
 
 from __future__ import annotations
@@ -36,15 +37,19 @@ SMALL = {
     "text": [("--epochs 4", "--epochs 1")],
     "time-series": [("--epochs 6", "--epochs 1")],
 }
+OFTEN = {"lora", "raw-loop", "search"}  # two definitions and artifacts, a plain script, trials and the best of them
 ELSEWHERE = {"quickstart"}  # it runs in full: test_quickstart.py
 PICTURES = {"architectures": 2, "hugging-face": 0, "lightning": 0}  # one in each of the others
 
 
 def test_every_notebook_is_run() -> None:
     assert {path.stem for path in BINDER.glob("*.ipynb")} == SMALL.keys() | ELSEWHERE
+    assert SMALL.keys() > OFTEN
 
 
-@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize(
+    "name", [pytest.param(each, marks=() if each in OFTEN else pytest.mark.long) for each in SMALL]
+)
 def test_it_runs_and_all_that_it_trains_is_completed(
     name: str, world: World, executed: Callable[..., list[Any]], tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
