@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeGuard
 
 from kernel_backend.errors import InvalidDefinition, NotFinite
 from kernel_backend.lifecycle.error_class import of_storage, unsaved, would_repeat
@@ -12,7 +12,7 @@ from kernel_backend.model import events as e
 from kernel_backend.model.reports import LogMatch
 from kernel_backend.model.resources import node_of
 from kernel_backend.model.states import Hold, Outcome, TrialState
-from kernel_backend.model.trial import USAGE_ERROR, Attempt, Failure, Trial
+from kernel_backend.model.trial import NOT_SAVED, USAGE_ERROR, Attempt, Failure, Trial
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,8 @@ def attempt_end(
     further than before) begins the count anew, and a lost gang is not counted. The trial fails at once if its program
     rejects its command line, at an error that follows from the user's code alone, if the same error occurs twice in a
     row at the same step (before the first step, only an error in the user's own program), or if a log policy among
-    `matched` cancels retries. Errors of storage never fail a trial: it is paused when its retries are used up.
+    `matched` cancels retries. A checkpoint from which a program could not go on costs no retry.
+    Errors of storage never fail a trial: it is paused when its retries are used up.
     """
     if trial.state is TrialState.STOPPING:
         # Only a trial that its search pruned has this hold; one that a user stopped does not.
@@ -65,6 +66,8 @@ def attempt_end(
         held = bool(trial.holds)
         event = e.Released(held=held) if outcome is Outcome.RELEASED else e.Lost(held=held)
         return AttemptEnd(event, notes=_left_unsaved(failure))
+    if _left_its_checkpoint(failure, attempt) and not failure.same_as(trial.failure):
+        return AttemptEnd(e.Errored(retries_left=True), {"failure": failure})
     if outcome in (Outcome.FAILED, Outcome.TIMEOUT):
         return _logged(trial, attempt, _errored(trial, outcome, failure, progress, max_restarts), matched)
     if outcome is Outcome.RELEASED:
@@ -90,6 +93,11 @@ def _errored(trial: Trial, outcome: Outcome, failure: Failure | None, progress: 
     if of_storage(failure):
         return AttemptEnd(e.Errored(retries_left=True), changes, (_paused(trial, failure),), pause=True)
     return AttemptEnd(e.Errored(retries_left=False), changes, (_exhausted(failures, max_restarts),))
+
+
+def _left_its_checkpoint(failure: Failure | None, attempt: Attempt) -> TypeGuard[Failure]:
+    """Return True if a program could not go on from its checkpoint, which was then set aside."""
+    return failure is not None and failure.type == NOT_SAVED and attempt.resume_from is not None
 
 
 def _logged(trial: Trial, attempt: Attempt, plain: AttemptEnd, matched: Sequence[LogMatch]) -> AttemptEnd:

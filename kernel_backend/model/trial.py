@@ -17,6 +17,7 @@ from kernel_backend.model.states import AttemptState, Hold, Outcome, TrialState
 # Types of failures that are no exceptions.
 OUT_OF_MEMORY = "OutOfMemory"  # a process was killed for lack of memory
 HANG = "Hang"  # no process reported it: the ranks made no progress
+NOT_SAVED = "NotSaved"  # type of the failure of a program that could not go on from its checkpoint
 USAGE_ERROR = "UsageError"  # the program refused its command line
 PROGRAM_FAILED = "ProgramFailed"  # the program of a command exited with an error, without a traceback
 

@@ -98,6 +98,28 @@ def signs(
     return tuple(sorted(found, key=lambda each: (-RUNGS.index(each.rung), each.module, each.line)))
 
 
+def binding(found: Sequence[Sign], same_bits: bool) -> tuple[Sign, ...]:
+    """Return the signs that restarts are to heed: without `same_bits`, other bits in each run are none.
+
+    Examples
+    --------
+    >>> binding([Sign("anew", 3, "rng = default_rng() has no seed")], same_bits=False)
+    ()
+    """
+    return tuple(each for each in found if same_bits or each.rung != "anew")
+
+
+def presumed_rung(found: Sequence[Sign]) -> Rung:
+    """Return the grade estimated from the source: the worst of those that `found`, the worst first, allows.
+
+    Examples
+    --------
+    >>> presumed_rung([]), presumed_rung([Sign("start", 7, "worker = Thread(...) runs next to the loop")])
+    ('step', 'start')
+    """
+    return found[0].rung if found else "step"
+
+
 def presumed(found: Sequence[Sign]) -> str:
     """Return the text of the guarantee estimated from the source, with the reason why it is not stronger.
 

@@ -6,7 +6,7 @@ import contextlib
 import errno
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -72,13 +72,16 @@ class Checkpointer:
         numerics: Mapping[str, str],
         copy: HostCopy,
         eager: bool,
+        refuses: Callable[[Manifest], str] = lambda _: "",
     ) -> None:
         """Set up the checkpointer.
 
         `home` is where the trial's checkpoints are stored, `contents` the state to save. `numerics` are the versions
         and settings that bit-exact results depend on. `copy` has the buffers in host memory to which tensors are
-        copied. With `eager`, `save` returns only after all tensors are copied.
+        copied. With `eager`, `save` returns only after all tensors are copied. `refuses` returns why the training must
+        not resume from a checkpoint, "" if it may.
         """
+        self._refuses = refuses
         self._job, self._ranks, self._spool, self._home = job, ranks, spool, home
         self._contents, self._numerics = contents, dict(numerics)
         self._copy, self._eager = copy, eager
@@ -446,6 +449,11 @@ class Checkpointer:
             return None
         step, _ = wanted = checkpoint_order(pinned)
         found, problems = self._home.newest_verified(fence=self._job.attempt, upto=wanted)
+        while found is not None and found.step and (reason := self._refuses(found)):
+            self._home.set_aside(found.id)
+            problems.append(f"checkpoint {found.id} is set aside: {reason}")
+            found, more = self._home.newest_verified(fence=self._job.attempt, upto=wanted)
+            problems += more
         if found is None or found.id != pinned:
             what = "; ".join(problems) or f"checkpoint {pinned} is not in {self._home.where}"
             start = f"checkpoint {found.id}" if found else "the beginning"

@@ -39,6 +39,7 @@ from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
+from kernel_backend.checkpoints.base import Manifest
 from kernel_backend.checkpoints.storage import open_storage
 from kernel_backend.errors import InvalidDefinition
 from kernel_backend.model.reports import Fact, Kind, Report
@@ -82,11 +83,12 @@ class ExternalTraining:
     All ranks call every method except `report` and `request_checkpoint`, which any rank may call.
     """
 
-    def __init__(self, rank: RankContext, way: str = "") -> None:
+    def __init__(self, rank: RankContext, way: str = "", refuses: Callable[[Manifest], str] = lambda _: "") -> None:
         """Set up the training from the objects of this rank, and choose the checkpoint to resume from.
 
-        `way` tells the user how code of this form reports the metric, by default with `run.report`. Values are restored
-        from the checkpoint when they are registered.
+        `way` tells the user how code of this form reports the metric, by default with `run.report`. `refuses` returns
+        why a checkpoint is not to be resumed from, "" if it may be. Values are restored from the checkpoint when they
+        are registered.
         """
         job, ranks, spool = rank.job, rank.ranks, rank.spool
         self.rank = rank
@@ -106,7 +108,9 @@ class ExternalTraining:
         storage = open_storage(job.checkpoints, job.uid)
         copy = HostCopy(rank.device)
         # Copied eagerly, as a user's loop may write to any part at any time.
-        self._checkpoints = Checkpointer(job, ranks, spool, storage, self.contents, rank.numerics, copy, eager=True)
+        self._checkpoints = Checkpointer(
+            job, ranks, spool, storage, self.contents, rank.numerics, copy, eager=True, refuses=refuses
+        )
         self._pace = CadenceTimer(
             None, rank.config.checkpoint_every, lambda: self._checkpoints.cost, lambda: self._checkpoints.busy
         )

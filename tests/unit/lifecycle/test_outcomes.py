@@ -11,7 +11,7 @@ from kernel_backend.lifecycle.reconcile import Action, reconcile, terminal_event
 from kernel_backend.model import events as e
 from kernel_backend.model.reports import LogMatch
 from kernel_backend.model.states import ExperimentState, Hold, Outcome, TrialState, advance
-from kernel_backend.model.trial import Failure
+from kernel_backend.model.trial import NOT_SAVED, Failure
 from tests.support.builders import attempt, share, trial, user_error
 
 KILLED = Failure(rank=1, type="SIGKILL", message="rank 1 was ended by SIGKILL")
@@ -59,6 +59,16 @@ def test_progress_resets_the_count_of_failures():
 
 def test_the_last_retry_without_progress_fails_the_trial():
     assert follow(trial(failures=5), Outcome.FAILED, KILLED)[0] is TrialState.FAILED
+
+
+def test_a_checkpoint_from_which_a_program_could_not_go_on_never_ends_a_trial():
+    left = Failure(rank=0, type=NOT_SAVED, message="rng could not be saved", step=3, traceback="Traceback")
+    resumed = attempt().model_copy(update={"resume_from": "5-1"})
+    end = attempt_end(trial(failures=2), resumed, Outcome.FAILED, left, False, max_restarts=0)
+    assert (end.event, end.changes) == (e.Errored(retries_left=True), {"failure": left})
+    again = attempt_end(trial(failure=left), resumed, Outcome.FAILED, left, False, max_restarts=0)
+    assert again.final  # the same error at the same step is not the checkpoint's
+    assert attempt_end(trial(), attempt(), Outcome.FAILED, left, False, max_restarts=0).final
 
 
 def test_no_restarts_means_the_first_error_is_the_last():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import nn
 
-from kernel_backend.checkpoints.base import Data, Part
+from kernel_backend.checkpoints.base import Data, Manifest, Part
 from kernel_backend.checkpoints.directory import Directory
 from kernel_backend.errors import CheckpointFailed, DaylightError, PlaceUnavailable
 from kernel_backend.model.experiment import Config, Keep
@@ -49,15 +49,23 @@ class Slow(Directory):
 class Saving:
     """Training of one rank whose weights are the number of its step."""
 
-    def __init__(self, folder: Path, model: nn.Module | None = None, copy: HostCopy | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        model: nn.Module | None = None,
+        copy: HostCopy | None = None,
+        refuses: Callable[[Manifest], str] = lambda _: "",
+        **changes: Any,
+    ) -> None:
         self.model = model or nn.Linear(3, 1)
         self.home, self.spool = Slow(folder / "checkpoints"), folder / "spool.jsonl"
         contents = TrainingContents(
             {"model": Model(self.model)}, LogicalRanks(self.model, range(1), 1), None, SingleRank(), 0
         )
         spool = Spool(self.spool, 0)
+        launch, copy = job(folder).model_copy(update=changes), copy or HostCopy(CPU)
         self.checkpointer = Checkpointer(
-            job(folder), SingleRank(), spool, self.home, contents, {}, copy or HostCopy(CPU), eager=True
+            launch, SingleRank(), spool, self.home, contents, {}, copy, eager=True, refuses=refuses
         )
 
     def save(self, step: int, **metrics: float) -> threading.Thread:
@@ -229,3 +237,17 @@ def test_checkpoints_that_cannot_be_reached_are_said_after_some_tries(saving, mo
     with pytest.raises(PlaceUnavailable, match=r"the checkpoints in /.* cannot be reached: no route to host"):
         saving.checkpointer.restore()
     assert len(tries) == 5
+
+
+def test_a_training_goes_on_from_the_newest_checkpoint_that_it_does_not_refuse(tmp_path):
+    first = Saving(tmp_path)
+    first.home.go.set()
+    for step in (1, 2, 3):
+        first.save(step).join()
+    assert first.steps() == [1, 2, 3]
+    second = Saving(tmp_path, refuses=lambda each: "not here" * (each.step > 1), attempt=2, resume_from="3-1")
+    found = second.checkpointer.restore()
+    assert found is not None
+    assert (found.id, [each.id for each in second.home.committed()]) == ("1-1", ["1-1"])
+    told = "checkpoint 3-1 is set aside: not here; checkpoint 2-1 is set aside: not here"
+    assert second.notes() == [f"{told}; training goes on from checkpoint 1-1, steps 2 to 3 are trained again"]

@@ -17,13 +17,23 @@ import pytest
 import torch
 from torch import nn
 
-from kernel_backend.definition.script.signs import RUNGS, Sign
+from kernel_backend.definition.script.signs import RUNGS, Rung, Sign, presumed
 from kernel_backend.model.experiment import Config
+from kernel_backend.model.trial import NOT_SAVED
 from kernel_backend.runner.forms.script.rehearsal.digests import named_digests, value_digest
 from kernel_backend.runner.forms.script.rehearsal.recorder import Recorder
 from kernel_backend.runner.forms.script.rehearsal.rehearsal import Rehearsal
 from kernel_backend.runner.forms.script.rehearsal.sandbox import copy_folder
-from kernel_backend.runner.forms.script.rehearsal.verdict import Rehearsed, difference, guarantee, weaker
+from kernel_backend.runner.forms.script.rehearsal.stored import StoredVerdict
+from kernel_backend.runner.forms.script.rehearsal.verdict import (
+    Rehearsed,
+    difference,
+    guarantee,
+    refusal,
+    serves,
+    weaker,
+)
+from kernel_backend.runner.forms.script.state.tombstones import BeginAnew, NotSaved
 
 
 class Meter:
@@ -84,15 +94,97 @@ def test_a_function_that_a_compiler_has_made_is_read_as_the_object_that_it_wraps
 
 
 @pytest.mark.parametrize(("config", "wanted"), [(Config(), set()), (Config(rehearse=True), {1, 2, 3})])
-def test_a_training_is_rehearsed_only_if_that_is_asked_for(config, wanted):
+def test_a_training_is_rehearsed_only_if_that_is_asked_for(config, wanted, tmp_path: Path):
     """A rehearsal runs the setup again, which may delete what the training has written."""
     job = types.SimpleNamespace(trial=1, checkpoints="checkpoints")
     ranks, device = types.SimpleNamespace(size=1), torch.device("cpu")
     rank = types.SimpleNamespace(config=config, job=job, ranks=ranks, device=device)
     training = types.SimpleNamespace(position=types.SimpleNamespace(form={}, step=0))
     recorder = types.SimpleNamespace(wanted=set())
-    Rehearsal(rank, training, recorder, [], True, contextlib.nullcontext)
+    Rehearsal(rank, training, recorder, [], True, contextlib.nullcontext, StoredVerdict(tmp_path / "verdict", ""))
     assert recorder.wanted == wanted
+
+
+class Attempt:
+    """Attempt of a training as its rehearsal sees it, in the folder of its trial."""
+
+    def __init__(self, folder: Path, signs=(), form=None, resumed_from=None, rehearse=True):
+        job = types.SimpleNamespace(trial=1, checkpoints="checkpoints")
+        self.said, self.asked, self.aside = [], [], []
+        rank = types.SimpleNamespace(config=Config(rehearse=rehearse), job=job, device=torch.device("cpu"))
+        rank.ranks, rank.note, rank.say_guarantee = types.SimpleNamespace(size=1), lambda *_: None, self.said.append
+        position = types.SimpleNamespace(form=form or {}, step=0, epoch=0)
+        self.training = types.SimpleNamespace(position=position, resumed_from=resumed_from, retain=lambda _: None)
+        self.training.request_checkpoint = lambda: self.asked.append(True)
+        self.training.set_aside_checkpoints = lambda: self.aside.append(True)
+        self.training.guarantee = presumed(signs)
+        recorder = types.SimpleNamespace(wanted=set(), of=lambda steps: {step: {"w": "1"} for step in steps})
+        stored = StoredVerdict(folder / "verdict.json", "uid")
+        self.rehearsal = Rehearsal(rank, self.training, recorder, signs, False, contextlib.nullcontext, stored)
+        self.rehearsal._steps = range(1, 2)
+
+    def judge(self, value: str):
+        self.rehearsal._settle(Rehearsed({1: {"w": value}}))
+        return self
+
+
+THREAD = Sign("start", 3, "worker = Thread(...) is a thread next to the loop")
+
+
+@pytest.mark.parametrize("rehearse", [False, True])
+def test_a_restart_heeds_a_presumption_until_a_rehearsal_has_judged(tmp_path: Path, rehearse: bool):
+    attempt = Attempt(tmp_path, [THREAD], rehearse=rehearse)
+    assert attempt.rehearsal.allows(outermost=False) == rehearse  # the rehearsal needs one
+    assert refusal({**attempt.rehearsal.state(), "outermost": True}, [THREAD]).endswith("with the same bits")
+    if rehearse:
+        attempt.judge("1")
+        assert (attempt.said[-1][:17], attempt.asked) == ("exact to the step", [True])
+        assert refusal(attempt.rehearsal.state(), [THREAD]) == ""
+
+
+def test_a_guarantee_that_was_never_rehearsed_stays_a_presumption_in_later_attempts(tmp_path: Path):
+    first = Attempt(tmp_path, rehearse=False)
+    later = Attempt(tmp_path, form=first.rehearsal.state(), resumed_from="5-1", rehearse=False)
+    assert later.training.guarantee == "presumed exact to the step"
+
+
+def test_the_failure_of_a_program_that_cannot_go_on_is_known_by_its_name():
+    assert NotSaved.__name__ == NOT_SAVED
+
+
+def test_an_attempt_that_went_on_from_an_inexact_checkpoint_begins_anew_and_later_ones_know(tmp_path: Path):
+    form = Attempt(tmp_path).rehearsal.state()
+    attempt = Attempt(tmp_path, form=form, resumed_from="5-1")
+    with pytest.raises(BeginAnew, match="checkpoint 5-1, from which this attempt went on, was no exact one: w differs"):
+        attempt.judge("2")
+    assert attempt.aside == [True]
+    third = Attempt(tmp_path)  # nothing is left that it could go on from
+    assert third.training.guarantee.startswith("presumed from the start, with the same bits: w differs")
+    assert not third.rehearsal.allows(outermost=True)
+    stored = StoredVerdict(tmp_path / "verdict.json", "uid")
+    assert refusal(stored.over(form | {"outermost": True}), []) == "a restart begins from the start, with the same bits"
+    assert StoredVerdict(tmp_path / "verdict.json", "another trial's").over(form) == form
+
+
+@pytest.mark.parametrize(
+    ("rung", "outermost", "goes_on"),
+    [
+        ("step", False, True),
+        ("step", True, True),
+        ("epoch", False, False),
+        ("epoch", True, True),
+        ("start", False, False),
+        ("start", True, False),
+        ("anew", False, False),
+        ("anew", True, False),
+    ],
+)
+def test_a_restart_goes_on_only_from_a_checkpoint_that_the_guarantee_names(rung: Rung, outermost: bool, goes_on: bool):
+    presumption = [] if rung == "step" else [Sign(rung, 1, "")]
+    verdict = {"judged": True, "rung": rung}
+    others = [Sign("start" if rung == "step" else "anew", 1, "")]
+    for known, found in (({}, presumption), (verdict, others), (verdict, [])):
+        assert serves(rung, outermost) == goes_on == (refusal({**known, "outermost": outermost}, found) == "")
 
 
 def test_a_recorder_that_fails_says_so_and_does_not_raise_into_the_training():

@@ -20,7 +20,7 @@ from kernel_backend.definition.script.modules import shipped_modules, without_pr
 from kernel_backend.definition.script.own_ranks import wired
 from kernel_backend.definition.script.parts import PART, PROGRAM
 from kernel_backend.definition.script.rewrite import CELL, marked
-from kernel_backend.definition.script.signs import presumed
+from kernel_backend.definition.script.signs import binding, presumed
 from kernel_backend.errors import InvalidDefinition
 from kernel_backend.home import attempt_folder, program_folder
 from kernel_backend.model.record import Value
@@ -45,12 +45,13 @@ from kernel_backend.runner.forms.script.own_ranks import one_process_group
 from kernel_backend.runner.forms.script.program import Program
 from kernel_backend.runner.forms.script.rehearsal.recorder import Recorder
 from kernel_backend.runner.forms.script.rehearsal.rehearsal import Rehearsal
-from kernel_backend.runner.forms.script.rehearsal.verdict import guarantee
+from kernel_backend.runner.forms.script.rehearsal.stored import StoredVerdict
+from kernel_backend.runner.forms.script.rehearsal.verdict import guarantee, refusal
 from kernel_backend.runner.forms.script.saved import ProgramPart
 from kernel_backend.runner.forms.script.snapshots import Snapshots
 from kernel_backend.runner.forms.script.split.calls import SplitCalls
 from kernel_backend.runner.forms.script.start import start_of
-from kernel_backend.runner.forms.script.state.tombstones import NotSaved
+from kernel_backend.runner.forms.script.state.tombstones import BeginAnew, NotSaved
 
 _TORCHS_SEED = 67280421310721  # torch's default seed
 
@@ -60,24 +61,33 @@ class ScriptTraining:
 
     def __init__(self, rank: RankContext) -> None:
         self._rank = rank
-        name = rank.config.metric.name
-        self._training = ExternalTraining(rank, f'print it after each epoch, such as print(f"{name}: {{value}}")')
-        self._training.ready = self._prepare
-        number, size = rank.ranks.rank, rank.ranks.size
-        settings = LoopSettings(rank.config, number, size, rank.device, rank.note, workers=rank.loader_workers)
-        self._methods = RunMethods(self._training, settings, rank.functions.params)
-        self.events = Events()
         loaded = rank.loaded
         assert loaded.cell is not None
         project, command = loaded.snapshot.project if loaded.snapshot else None, loaded.definition.command
         modules = without_program(shipped_modules(Path(rank.job.code), project), command)
         path = Path(str(loaded.module.__file__))
         written = with_values(loaded.cell, modules, rank.job.params, rank.config.epochs)
-        self._training.counts = not marked(written.tree, loaded.snapshot.roles_from if loaded.snapshot else 1)
         start = start_of(rank.job, path, project, command, written.arguments)
         self._program = Program(written.tree, start, unmarked(path.read_text(encoding="utf-8")))
+        signs = binding(self._program.signs, rank.config.reproducible != "off")
+        folder = program_folder(Path(rank.job.home), rank.job.experiment, rank.job.trial)
+        stored = StoredVerdict(folder / "verdict.json", rank.job.uid)
+        self._training = ExternalTraining(
+            rank,
+            f'print it after each epoch, such as print(f"{rank.config.metric.name}: {{value}}")',
+            lambda checkpoint: refusal(stored.over(checkpoint.state["training"].get("form", {})), signs),
+        )
+        self._training.ready = self._prepare
+        self._training.counts = not marked(written.tree, loaded.snapshot.roles_from if loaded.snapshot else 1)
+        number, size = rank.ranks.rank, rank.ranks.size
+        settings = LoopSettings(rank.config, number, size, rank.device, rank.note, workers=rank.loader_workers)
+        self._methods = RunMethods(self._training, settings, rank.functions.params)
+        self.events = Events()
         if rank.config.reproducible != "off":
-            self._training.guarantee = presumed(self._program.signs)
+            self._training.guarantee = presumed(signs)
+        elif signs:
+            lost = "epoch" if signs[0].rung == "epoch" else "run"
+            self._training.guarantee += f"; a kill costs the whole {lost}: {signs[0].text}"
         every = rank.config.checkpoint_every
         self._heads = Heads(
             self,
@@ -101,7 +111,6 @@ class ScriptTraining:
         self._split = None if own_ranks else SplitCalls(rank.ranks, rank.device, rank.note)
         private = attempt_folder(Path(rank.job.home), rank.job.id) / f"rank-{rank.ranks.rank}.files"
         self._private = StepFiles(os.getcwd(), private, rank.ranks.rank, rank.note, rank.ranks.size, own_ranks)
-        folder = program_folder(Path(rank.job.home), rank.job.experiment, rank.job.trial)
         own = (rank.job.home, rank.job.checkpoints, rank.job.code)
         self.files = ProgramFiles(os.getcwd(), folder / "files.json", own, rank.ranks.rank == 0)
         # Ranks that a program connects itself have different states, of which rank 0's is only one.
@@ -112,17 +121,22 @@ class ScriptTraining:
         self._training.register(PROGRAM, self._part)
         _refuse_other_values(self._training.resumed_params, rank.job.params)
         self._end: tuple[list[Station], str] = ([], "")  # the stations where the loop ended, and the log there
+        self._outermost = False  # the stations to save are at the start of an iteration of an outermost loop
         self.recorder = Recorder(self.events, self._program)
         self.rehearsal = Rehearsal(
             rank,
             self._training,
             self.recorder,
-            self._program.signs,
+            signs,
             self._program.deepest > 0,
             self.files.unobserved,
+            stored,
         )
         self.events.on_step.append(self.rehearsal.step)
-        self._training.form_state = lambda: {**self.rehearsal.state(), "epochs": rank.config.epochs}
+        self._training.form_state = self._form_state
+
+    def _form_state(self) -> dict[str, Any]:
+        return {**self.rehearsal.state(), "outermost": self._outermost, "epochs": self._rank.config.epochs}
 
     @property
     def step(self) -> int:
@@ -152,15 +166,18 @@ class ScriptTraining:
             if self._curves is not None:
                 self._curves.finish()
             self._part.stations, self._part.text = self._end
+            self._outermost = True
             self._training.retain(None)  # nothing is rehearsed any more
             self._training.finish()
         except Leave as leave:
             return leave.code
-        except NotSaved:
+        except (NotSaved, BeginAnew) as error:
             # The next attempt starts from the top, as resuming would only fail again.
             if self._training.resumed_from is not None and self._rank.ranks.rank == 0:
                 self._training.set_aside_checkpoints()
-            raise
+            if isinstance(error, NotSaved):
+                raise
+            raise NotSaved(str(error)) from error.__cause__
         finally:
             untrack()
             self._output.close()
@@ -295,7 +312,8 @@ class ScriptTraining:
         Return False if it must wait for an iteration of an outer loop. Return None if it is not possible now, for
         example as the state cannot be pickled, or as restarts from here would not be exact.
         """
-        if not self.saves or not self.rehearsal.allows(outermost=self._heads.outermost):
+        self._part.stations, self._outermost = [], self._heads.outermost  # older ones are of another step
+        if not self.saves or not self.rehearsal.allows(self._outermost):
             return None
         try:
             stations = self._heads.stations()

@@ -26,7 +26,17 @@ from kernel_backend.model.trial import checkpoint_step
 from kernel_backend.runner.context import RankContext
 from kernel_backend.runner.external_loop.training import ExternalTraining
 from kernel_backend.runner.forms.script.rehearsal.recorder import Recorder
-from kernel_backend.runner.forms.script.rehearsal.verdict import Rehearsed, difference, explained, guarantee, weaker
+from kernel_backend.runner.forms.script.rehearsal.stored import StoredVerdict
+from kernel_backend.runner.forms.script.rehearsal.verdict import (
+    Rehearsed,
+    difference,
+    explained,
+    given,
+    guarantee,
+    serves,
+    weaker,
+)
+from kernel_backend.runner.forms.script.state.tombstones import BeginAnew
 
 STEPS = 3  # number of steps compared after a checkpoint
 SETTLED_S = 3.0  # shorter trainings are not rehearsed
@@ -49,20 +59,23 @@ class Rehearsal:
         signs: Sequence[Sign],
         nested: bool,
         unobserved: Callable[[], AbstractContextManager[None]],
+        stored: StoredVerdict,
     ) -> None:
-        """Begin with the guarantee on restarts that the checkpoint contains, or else with the strongest one.
+        """Begin with the verdict of earlier attempts on how exactly a restart continues, or else with a presumption.
 
-        A guarantee says how exactly a restart continues. `recorder` has the digests of the training's variables,
-        `signs` the places in the source that may prevent an exact restart. `nested` means that the program has nested
-        training loops. File operations within `unobserved()` are not attributed to the program.
+        `recorder` has the digests of the training's variables, `signs` the places in the source that may prevent an
+        exact restart. `nested` means that the program has nested training loops. File operations within `unobserved()`
+        are not attributed to the program. `stored` is the file of the verdict.
         """
-        self._unobserved = unobserved
+        self._unobserved, self._stored = unobserved, stored
         self._rank, self._training, self._recorder = rank, training, recorder
         self._signs, self._nested = signs, nested
-        known = training.position.form
-        self._rung: Rung = known.get("rung", "step")
+        known = stored.over(training.position.form)
+        self._judged: bool = known.get("judged", False)
+        self._given: Rung = given(known, signs)  # the guarantee on restarts
         self._why: str = known.get("why", "")
         self._active = self._can() and not known.get("settled", False)
+        self._rung: Rung = "step" if self._active and not self._judged else self._given  # the one that is tried out
         self._epoch = 0  # checkpoints of earlier epochs are not rehearsed
         self._began = time.monotonic()
         self._requested = False
@@ -71,22 +84,23 @@ class Rehearsal:
         self._process: subprocess.Popen[bytes] | None = None
         self._folder = Path()
         self._env = dict(os.environ)  # recorded before the program changes it
-        if known.get("settled"):
-            training.guarantee = self._guarantee()
-        elif self._active and not training.position.step:
+        if self._judged:
+            training.guarantee = self._guarantee() if not self._active else f"presumed {self._guarantee()}"
+        if self._active and not training.position.step:
             recorder.wanted |= set(range(1, STEPS + 1))
+            if self._rung == "start":
+                self._checkpoint, self._steps = 0, range(1, STEPS + 1)
 
     def state(self) -> dict[str, Any]:
-        """Return the current guarantee, its reason, and whether rehearsals are over, as JSON data for a checkpoint."""
-        return {"rung": self._rung, "why": self._why, "settled": not self._active}
+        """Return the guarantee, its reason, and whether it is a verdict and the last one, as JSON for a checkpoint."""
+        return {"rung": self._given, "why": self._why, "judged": self._judged, "settled": not self._active}
 
     def allows(self, outermost: bool) -> bool:
-        """Return True if a checkpoint may be saved now, given how exactly a restart is known to continue.
+        """Return True if a checkpoint may be saved now: a restart may go on from it, or its rehearsal is to tell that.
 
-        For example, if restarts are exact at epochs only, one may be saved only if `outermost` is True: then an
-        iteration of the outermost loop starts.
+        `outermost` means that an iteration of an outermost loop starts.
         """
-        return self._rung == "step" or (self._rung == "epoch" and outermost)
+        return serves(self._rung if self._active else self._given, outermost)
 
     def taken(self, step: int) -> None:
         """Handle that a checkpoint of this step is being saved: choose it for a rehearsal, if one is due."""
@@ -213,6 +227,9 @@ class Rehearsal:
     def _agreed(self, mine: dict[int, Any]) -> None:
         again = self._rung == "step" and self._nested and self._epoch == 0 and self._training.position.epoch == 0
         self._epoch, self._active = 1, again
+        if self._given != self._rung:  # no restart would go on from the checkpoints so far
+            self._training.request_checkpoint()
+        self._judge(self._rung)
         self._rank.say_guarantee(self._guarantee(mine))
 
     def _disagreed(self, why: str) -> None:
@@ -227,10 +244,17 @@ class Rehearsal:
         self._rung = weaker(self._rung, self._signs, self._nested)
         if self._rung == "anew":
             self._active = False
-            self._rank.say_guarantee(self._guarantee())
-            return
-        self._rank.say_guarantee(f"presumed {self._guarantee()}")
-        if self._rung == "start":
+        elif self._rung == "start":
             first = range(1, STEPS + 1)
             self._active = self._recorder.of(first) is not None
             self._checkpoint, self._steps = (0, first) if self._active else (None, self._steps)
+        self._judge(self._rung)
+        self._rank.say_guarantee(self._guarantee() if self._rung == "anew" else f"presumed {self._guarantee()}")
+        source, outermost = self._training.resumed_from, self._training.position.form.get("outermost", False)
+        if source is not None and not serves(self._given, outermost):
+            raise BeginAnew(f"checkpoint {source}, from which this attempt went on, was no exact one: {self._why}")
+
+    def _judge(self, rung: Rung) -> None:
+        """Give restarts another guarantee, from now on and in later attempts."""
+        self._judged, self._given = True, rung
+        self._stored.write(self.state())

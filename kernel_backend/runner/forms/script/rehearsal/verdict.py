@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from kernel_backend.definition.script.signs import PROMISES, RUNGS, Rung, Sign
+from kernel_backend.definition.script.signs import PROMISES, RUNGS, Rung, Sign, presumed_rung
 
 Digests = Mapping[int, Mapping[str, str]]  # by step, then by variable
 _SHOWN = 3
@@ -42,6 +43,58 @@ def difference(training: Digests, rehearsed: Rehearsed) -> str | None:
             more = f" and {len(differing) - _SHOWN} more" if len(differing) > _SHOWN else ""
             return f"{named}{more} differ{'s' * (len(differing) == 1)} after a restart, at step {step}"
     return None
+
+
+def serves(rung: Rung, outermost: bool) -> bool:
+    """Return True if a restart may go on from a checkpoint; else it begins with an older one, or from the start.
+
+    `rung` is the guarantee on restarts. `outermost` means that the checkpoint was saved at the start of an iteration of
+    an outermost loop, to which "exact to the epoch" goes back.
+
+    Examples
+    --------
+    >>> [serves(each, outermost=True) for each in RUNGS]
+    [True, True, False, False]
+    >>> [serves(each, outermost=False) for each in RUNGS]
+    [True, False, False, False]
+    """
+    return rung == "step" or (rung == "epoch" and outermost)
+
+
+def given(known: Mapping[str, Any], found: Sequence[Sign]) -> Rung:
+    """Return the guarantee that a restart is given: that of a rehearsal's verdict, or else what the source allows.
+
+    `known` is what a checkpoint says of rehearsals, `found` are the signs in the source.
+
+    Examples
+    --------
+    >>> given({"judged": True, "rung": "epoch"}, []), given({"judged": False, "rung": "step"}, [])
+    ('epoch', 'step')
+    >>> given({"rung": "step", "settled": True}, [Sign("start", 3, "worker = Thread(...)")])
+    'start'
+    """
+    rung: Rung = known["rung"] if known.get("judged") else presumed_rung(found)
+    return rung
+
+
+def refusal(known: Mapping[str, Any], found: Sequence[Sign]) -> str:
+    """Return why a restart must not go on from a checkpoint, in view of the guarantee on restarts; "" if it may.
+
+    `known` is what the checkpoint says of rehearsals and of its place, `found` are the signs in the source.
+
+    Examples
+    --------
+    >>> refusal({"outermost": False}, [Sign("epoch", 3, "worker = Thread(...)")])
+    'a restart is exact to the epoch, and not from within one'
+    >>> refusal({"outermost": True}, [Sign("start", 3, "worker = Thread(...)")])
+    'a restart begins from the start, with the same bits'
+    """
+    rung = given(known, found)
+    if serves(rung, known.get("outermost", False)):
+        return ""
+    return f"a restart {'begins' if rung != 'epoch' else 'is'} {PROMISES[rung]}" + (
+        ", and not from within one" if rung == "epoch" else ""
+    )
 
 
 def weaker(rung: Rung, found: Sequence[Sign], nested: bool) -> Rung:

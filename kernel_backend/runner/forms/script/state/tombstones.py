@@ -11,6 +11,17 @@ class NotSaved(DaylightError):
     """Error: a restarted program cannot continue as before, for example as it uses an object that was not saved."""
 
 
+class BeginAnew(BaseException):
+    """Exception that ends an attempt which cannot go on from its checkpoint; the next one uses another, or none.
+
+    It is not a subclass of Exception, as a program may catch those. `only_this` means that other checkpoints may serve.
+    """
+
+    def __init__(self, reason: str, only_this: bool = False) -> None:
+        super().__init__(reason)
+        self.only_this = only_this
+
+
 class Tombstone:
     """Placeholder for an object that was not saved; any use of it raises NotSaved."""
 
