@@ -27,6 +27,7 @@ def main(folder: Path) -> NoReturn:
     from kernel_backend.runner import rank_process
     from kernel_backend.runner.definition.trackers import silence_trackers
     from kernel_backend.runner.forms.script.rehearsal.recorder import Recorder
+    from kernel_backend.runner.forms.script.rehearsal.result import Result
     from kernel_backend.runner.forms.script.rehearsal.sandbox import confine, copy_folder
     from kernel_backend.runner.forms.script.state.tombstones import NotSaved
     from kernel_backend.runner.forms.script.training import ScriptTraining
@@ -42,11 +43,10 @@ def main(folder: Path) -> NoReturn:
     job = job.model_copy(update={"cwd": str(folder / "work")})
     recorded: list[Recorder] = []
 
+    result = Result(folder / "digests.json")
+
     def leave(**more: Any) -> NoReturn:
-        steps = recorded[0].steps if recorded else {}
-        (folder / "digests.made").write_text(json.dumps({"digests": steps, **more}))
-        (folder / "digests.made").rename(folder / "digests.json")
-        os._exit(0)
+        result.leave({"digests": recorded[0].steps if recorded else {}, **more})
 
     def watch(training: Any) -> None:
         if not isinstance(training, ScriptTraining):

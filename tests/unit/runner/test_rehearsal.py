@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
+import os
 import random
 import subprocess
 import sys
@@ -20,9 +22,11 @@ from torch import nn
 from kernel_backend.definition.script.signs import RUNGS, Rung, Sign, presumed
 from kernel_backend.model.experiment import Config
 from kernel_backend.model.trial import NOT_SAVED
+from kernel_backend.runner.forms.script.files import ProgramFiles
 from kernel_backend.runner.forms.script.rehearsal.digests import named_digests, value_digest
 from kernel_backend.runner.forms.script.rehearsal.recorder import Recorder
 from kernel_backend.runner.forms.script.rehearsal.rehearsal import Rehearsal
+from kernel_backend.runner.forms.script.rehearsal.result import Result
 from kernel_backend.runner.forms.script.rehearsal.sandbox import copy_folder
 from kernel_backend.runner.forms.script.rehearsal.stored import StoredVerdict
 from kernel_backend.runner.forms.script.rehearsal.verdict import (
@@ -110,9 +114,10 @@ class Attempt:
 
     def __init__(self, folder: Path, signs=(), form=None, resumed_from=None, rehearse=True):
         job = types.SimpleNamespace(trial=1, checkpoints="checkpoints")
-        self.said, self.asked, self.aside = [], [], []
+        self.said, self.asked, self.aside, self.notes = [], [], [], []
         rank = types.SimpleNamespace(config=Config(rehearse=rehearse), job=job, device=torch.device("cpu"))
-        rank.ranks, rank.note, rank.say_guarantee = types.SimpleNamespace(size=1), lambda *_: None, self.said.append
+        rank.ranks, rank.say_guarantee = types.SimpleNamespace(size=1), self.said.append
+        rank.note = lambda text, *_: self.notes.append(text)
         position = types.SimpleNamespace(form=form or {}, step=0, epoch=0)
         self.training = types.SimpleNamespace(position=position, resumed_from=resumed_from, retain=lambda _: None)
         self.training.request_checkpoint = lambda: self.asked.append(True)
@@ -140,6 +145,25 @@ def test_a_restart_heeds_a_presumption_until_a_rehearsal_has_judged(tmp_path: Pa
         attempt.judge("1")
         assert (attempt.said[-1][:17], attempt.asked) == ("exact to the step", [True])
         assert refusal(attempt.rehearsal.state(), [THREAD]) == ""
+
+
+def test_a_rehearsal_that_is_refused_sets_nothing_aside(tmp_path: Path):
+    attempt = Attempt(tmp_path)
+    attempt.rehearsal._settle(Rehearsed({}, refused="it starts a program"))
+    assert (attempt.notes, attempt.aside) == (["a restart was not rehearsed: it starts a program"], [])
+    assert (attempt.said, attempt.rehearsal.state()["judged"]) == ([], False)
+    assert attempt.rehearsal.allows(outermost=False)
+
+
+def test_a_refusal_is_handed_over_while_the_writes_of_a_replay_are_discarded(tmp_path: Path):
+    files = ProgramFiles(str(tmp_path), None, ())
+    files.replay()
+    if not (child := os.fork()):
+        result = Result(tmp_path / "digests.json")
+        with files.throughout({"open": open}):
+            result.leave({"refused": "it starts a program"})
+    assert os.waitpid(child, 0)[1] == 0
+    assert json.loads((tmp_path / "digests.json").read_text()) == {"refused": "it starts a program"}
 
 
 def test_a_guarantee_that_was_never_rehearsed_stays_a_presumption_in_later_attempts(tmp_path: Path):
