@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from kernel_backend.definition.contract import Definition, Form
+from kernel_backend.definition.reported.missing_metric import needed_metric, way_of
 from kernel_backend.errors import InvalidDefinition
-from kernel_backend.model.experiment import Config
+from kernel_backend.model.experiment import Config, Metric
 from kernel_backend.model.search.registry import method_of
 
 
@@ -143,6 +144,7 @@ _OWN: dict[Form, _Own] = {
         },
     ),
 }
+_MOST_NAMES = 8  # of reported values that are listed
 # Settings that a program makes itself, so that an option of such a name can only be its own.
 OF_PROGRAMS = frozenset(_OF_PROGRAM) | _OWN["script"].instead.keys()
 
@@ -331,7 +333,17 @@ def _is_of_its_form(definition: Definition, config: Config) -> str | None:
     return None
 
 
+def _reports_its_metric(definition: Definition, config: Config) -> str | None:
+    metric, names = config.metric, definition.reports
+    counts = config.search is not None or config.patience is not None or metric != Metric()
+    if not counts or names is None or metric.of(dict.fromkeys(names, 0.0)) is not None:
+        return None
+    if metric.name == "loss" and any("loss" in each.lower() for each in names):
+        return None
+    return needed_metric(config, names[:_MOST_NAMES], way_of(definition.stepped_by, metric))
+
+
 _RULES = (
     _is_of_its_form, _changes_its_slots, _finds_batch_size, _leaves_steps_to_the_code, _sums_gradients, _counts_epochs,
-    _gathers, _synchronizes, _shards, _goes_back, _averages, _validates,
+    _gathers, _synchronizes, _shards, _goes_back, _averages, _validates, _reports_its_metric,
 )  # fmt: skip

@@ -16,6 +16,7 @@ from kernel_backend.definition.keras.definition import ROLES as KERAS_ROLES
 from kernel_backend.definition.keras.definition import keras_definition
 from kernel_backend.definition.lightning.definition import lightning_definition
 from kernel_backend.definition.loop_form import loop_definition
+from kernel_backend.definition.reported.by_form import reports_of
 from kernel_backend.definition.script.definition import script_definition
 from kernel_backend.definition.trainer.definition import trainer_definition
 from kernel_backend.errors import InvalidDefinition
@@ -38,7 +39,9 @@ def parse(
     provide, a name with two defaults, or code that is nested too deeply.
     """
     try:
-        return _parsed(_tree(source), roles_from, contract, modules)
+        tree = _tree(source)
+        definition = _parsed(tree, roles_from, contract, modules)
+        return definition.model_copy(update={"reports": reports_of(definition, tree, modules)})
     except (RecursionError, MemoryError):  # raised by Python's parser for code that is nested too deeply
         raise InvalidDefinition("an expression is nested too deeply to be read: split it into several") from None
 

@@ -10,13 +10,12 @@ from typing import Literal, TypeVar
 from pydantic import Field, FiniteFloat, field_validator
 
 from kernel_backend.errors import InvalidRequest
-from kernel_backend.model.metric_names import cleaned
 from kernel_backend.model.record import GivenParams, Record, Value
 from kernel_backend.model.search.domains import Choices
 from kernel_backend.model.search.records import Search
 from kernel_backend.model.search.space import Space
 from kernel_backend.model.states import ExperimentState
-from kernel_backend.model.values import check_value
+from kernel_backend.model.values import check_value, cleaned
 
 _T = TypeVar("_T")
 BackendChoice = Literal["auto", "horovod", "torch"]

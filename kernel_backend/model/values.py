@@ -7,7 +7,9 @@ import difflib
 import operator
 import re
 import sys
+import unicodedata
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any
 
 from kernel_backend.model.record import FLOAT, Value, not_finite
@@ -219,3 +221,21 @@ def nearest(name: object, names: Iterable[object]) -> str:
     small = {str(each).lower(): str(each) for each in names}
     found = difflib.get_close_matches(str(name).lower(), small, n=1)
     return f" (did you mean {small[found[0]]}?)" if found else ""
+
+
+@lru_cache(maxsize=1024)
+def cleaned(name: str) -> str:
+    """Return the name of a metric as it is compared: in lower case, with `_` for spaces and most signs.
+
+    Examples
+    --------
+    >>> cleaned("Val Acc"), cleaned("mAP@0.5:0.95")
+    ('val_acc', 'map@0.5_0.95')
+    """
+    kept = (each if each.isalnum() or each in "@/.%-" or _is_mark(each) else " " for each in name.lower())
+    return "_".join("".join(kept).split()).strip("_-./")
+
+
+def _is_mark(character: str) -> bool:
+    """Return True for a part of a letter, such as a vowel sign of Hindi."""
+    return not character.isascii() and unicodedata.category(character).startswith("M")

@@ -9,11 +9,11 @@ from typing import Any, Literal
 
 from torch import nn
 
+from kernel_backend.definition.reported.missing_metric import missing_metric, needed_metric
 from kernel_backend.errors import InvalidDefinition, NotFinite
 from kernel_backend.model.experiment import Config
 from kernel_backend.runner.loop.finite import IN_A_ROW, bad_parameter
 from kernel_backend.runner.loop.validation import NOT_FINITE_IN_A_ROW
-from kernel_backend.runner.metrics.missing_metric import missing_metric, needed_metric
 
 _ADVICE = "A lower learning rate or clipped gradients may help; --on-nan note trains on"
 
@@ -24,15 +24,13 @@ class Judgement:
     It depends on the values alone, so that ranks which receive equal values decide equally.
     """
 
-    def __init__(
-        self, config: Config, note: Callable[[str, Literal["info", "warning"]], None], way_out: str = ""
-    ) -> None:
+    def __init__(self, config: Config, note: Callable[[str, Literal["info", "warning"]], None], way: str = "") -> None:
         """Set up the evaluation, with no validation so far.
 
-        `note` shows a message to the user. `way_out` is advice that is appended to the error raised when a validation
-        lacks a metric that is needed.
+        `note` shows a message to the user. `way` says how to report a metric, for the error raised when a
+        validation lacks one that is needed.
         """
-        self._config, self._note, self._way_out = config, note, way_out
+        self._config, self._note, self._way = config, note, way
         self.best: float | None = None
         self.validated = False  # there was a validation, in this attempt or an earlier one
         self._waited = 0  # validations in a row that were not the best
@@ -123,7 +121,7 @@ class Judgement:
 
     def _missing(self, metrics: Mapping[str, float]) -> None:
         if self._config.search is not None or self._config.patience is not None:
-            raise InvalidDefinition(needed_metric(self._config, list(metrics), self._way_out))
+            raise InvalidDefinition(needed_metric(self._config, list(metrics), self._way))
         self._lacking += 1
         self._reported |= dict.fromkeys(metrics)
         if self._lacking == 2 and self.best is None:

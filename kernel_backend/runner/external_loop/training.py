@@ -41,6 +41,8 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from kernel_backend.checkpoints.base import Manifest
 from kernel_backend.checkpoints.storage import open_storage
+from kernel_backend.definition.contract import Form
+from kernel_backend.definition.reported.missing_metric import way_of
 from kernel_backend.errors import InvalidDefinition
 from kernel_backend.model.reports import Fact, Kind, Report
 from kernel_backend.model.trial import BEFORE
@@ -83,12 +85,13 @@ class ExternalTraining:
     All ranks call every method except `report` and `request_checkpoint`, which any rank may call.
     """
 
-    def __init__(self, rank: RankContext, way: str = "", refuses: Callable[[Manifest], str] = lambda _: "") -> None:
+    def __init__(
+        self, rank: RankContext, form: Form = "loop", refuses: Callable[[Manifest], str] = lambda _: ""
+    ) -> None:
         """Set up the training from the objects of this rank, and choose the checkpoint to resume from.
 
-        `way` tells the user how code of this form reports the metric, by default with `run.report`. `refuses` returns
-        why a checkpoint is not to be resumed from, "" if it may be. Values are restored from the checkpoint when they
-        are registered.
+        `refuses` returns why a checkpoint is not to be resumed from, "" if it may be. Values are restored from the
+        checkpoint when they are registered.
         """
         job, ranks, spool = rank.job, rank.ranks, rank.spool
         self.rank = rank
@@ -117,10 +120,9 @@ class ExternalTraining:
         self._target = Target(job.until, ranks, rank.instructions, rank.progress)
         self._samples: tuple[int, int] | None = None  # of this rank, of the global batch; None: equal parts
         self._spends = register_optimizer_step_post_hook(spend_gradients)
-        argument = rank.config.metric.as_argument()
-        self._way = way or f"report it in each epoch, such as run.report({argument}, validation=True)"
+        self._way = way_of(form, rank.config.metric)
         self._trained: dict[str, None] = {}  # names of the values reported in training, in order
-        self._judgement = Judgement(rank.config, rank.note, f", or {self._way}")
+        self._judgement = Judgement(rank.config, rank.note, self._way)
         self._requested = False
         self._held = False  # a due checkpoint is postponed to the next boundary
         self._told = time.monotonic()  # time of the last exchange of reports

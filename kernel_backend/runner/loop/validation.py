@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from kernel_backend.checkpoints.base import Manifest
+from kernel_backend.definition.reported.missing_metric import missing_metric, needed_metric, way_of
 from kernel_backend.errors import InvalidDefinition, NotFinite
 from kernel_backend.model.facts import TestResult
 from kernel_backend.model.reports import Fact, Note, Report
@@ -16,7 +17,6 @@ from kernel_backend.runner.definition.functions import parts_of
 from kernel_backend.runner.determinism.random_states import RandomStates
 from kernel_backend.runner.loop.evaluate import validate
 from kernel_backend.runner.loop.forward import reseed
-from kernel_backend.runner.metrics.missing_metric import missing_metric, needed_metric
 from kernel_backend.runner.metrics.sums import evaluating
 from kernel_backend.runner.timing.clock import CLOCK
 
@@ -129,7 +129,7 @@ def judge(run: Training, between: bool) -> bool:
     if metric.name not in run.validation_metrics:
         reported = list(run.validation_metrics)
         if run.config.search is not None or run.config.patience is not None:
-            raise InvalidDefinition(needed_metric(run.config, reported, ", or have metrics() return it"))
+            raise InvalidDefinition(needed_metric(run.config, reported, way_of("functions", metric)))
         run.spool.say(Note(level="warning", text=missing_metric(run.config, reported)))
         return False
     value = run.validation_metrics[metric.name]

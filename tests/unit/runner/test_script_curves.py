@@ -11,14 +11,15 @@ import numpy as np
 import pytest
 import torch
 
+from kernel_backend.definition.reported.bound import bound_in
+from kernel_backend.definition.reported.labels import labelled
 from kernel_backend.definition.script.loops import TrainingLoop, training_loops
 from kernel_backend.model.experiment import Config
 from kernel_backend.model.reports import Kind
 from kernel_backend.runner.external_loop.training import LoopPosition
 from kernel_backend.runner.forms.script.curves import curves
-from kernel_backend.runner.forms.script.curves.bound import bound_in, number_of
+from kernel_backend.runner.forms.script.curves.bound import number_of
 from kernel_backend.runner.forms.script.curves.curves import Curves
-from kernel_backend.runner.forms.script.curves.labels import labelled
 from kernel_backend.runner.forms.script.events import Events
 
 PROGRAM = """history = {"acc": []}

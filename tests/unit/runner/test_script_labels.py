@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from kernel_backend.runner.forms.script.curves import labels
-from kernel_backend.runner.forms.script.curves.labels import LONGEST_LINE, labelled
+from kernel_backend.definition.reported import labels
+from kernel_backend.definition.reported.labels import LONGEST_LINE, labelled
 
 
 @pytest.mark.parametrize(

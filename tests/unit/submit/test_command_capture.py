@@ -281,6 +281,7 @@ for epoch in range(END):
     loss = model(torch.randn(8, 4)).square().mean()
     loss.backward()
     opt.step()
+    print(f"loss: {loss.item()}")
 """
 SEARCH = ["submit", "--dry-run", "--trials=4", "lr=0.01..0.1:log"]
 

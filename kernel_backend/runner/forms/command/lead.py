@@ -13,6 +13,7 @@ import torch
 
 from kernel_backend.artifacts.program import answer_file, messages_file
 from kernel_backend.checkpoints.storage import open_storage
+from kernel_backend.definition.reported.missing_metric import way_of
 from kernel_backend.durable import replacing
 from kernel_backend.errors import DaylightError, InvalidDefinition
 from kernel_backend.home import program_folder
@@ -56,7 +57,7 @@ class Lead:
         self._messages = Messages(folder / messages_file(0))
         self._patterns = LogPatterns(log, job.config.metric_pattern)
         self._target = Target(job.until, SingleRank(), instructions, progress)
-        self._judgement = Judgement(job.config, self.note)
+        self._judgement = Judgement(job.config, self.note, way_of("command", job.config.metric))
         self._artifacts = ArtifactWriter(job, spool, progress)
         storage = open_storage(job.checkpoints, job.uid)
         self._checkpoints = Checkpointer(

@@ -31,7 +31,7 @@ class KerasLoop:
 
     def __init__(self, rank: RankContext, model: Any, train: Shares, validation: Shares | None) -> None:
         """Choose the checkpoint to resume from. It is restored when the first epoch of this attempt begins."""
-        self.training = ExternalTraining(rank, "pass it to compile(metrics=[...])")
+        self.training = ExternalTraining(rank, "keras")
         self.training.form_state = self._state
         self._rank, self._model = rank, model
         self._train, self._validation = train, validation

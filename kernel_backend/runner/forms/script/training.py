@@ -74,7 +74,7 @@ class ScriptTraining:
         stored = StoredVerdict(folder / "verdict.json", rank.job.uid)
         self._training = ExternalTraining(
             rank,
-            f'print it after each epoch, such as print(f"{rank.config.metric.name}: {{value}}")',
+            "script",
             lambda checkpoint: refusal(stored.over(checkpoint.state["training"].get("form", {})), signs),
         )
         self._training.ready = self._prepare

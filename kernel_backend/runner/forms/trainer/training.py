@@ -31,7 +31,7 @@ class TrainerTraining:
 
     def __init__(self, rank: RankContext) -> None:
         """Find the Trainer in the cell; raise InvalidDefinition if transformers is too old to be extended."""
-        self._training = ExternalTraining(rank, "return it from compute_metrics")
+        self._training = ExternalTraining(rank, "trainer")
         self._trainer: Any = vars(rank.loaded.module)[FOUND]
         self._loop = _attached(self._trainer, self._training, self._training.register)
 

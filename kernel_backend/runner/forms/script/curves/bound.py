@@ -1,49 +1,42 @@
-"""Find numbers that a program assigns to a variable, or appends to a list, once per iteration of an outer loop."""
+"""Read the numbers in variables and lists of a running program."""
 
 from __future__ import annotations
 
-import ast
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import torch
 
-_TIMES = frozenset({"time", "perf_counter", "monotonic", "process_time", "now", "default_timer"})
+from kernel_backend.definition.reported.bound import Bound
+
 _NOTHING = object()
 
 
-@dataclass(frozen=True)
-class Bound:
-    """Variable to which each iteration of a loop assigns a number, or list to which each iteration appends one."""
+def value_in(bound: Bound, names: Mapping[str, Any]) -> float | None:
+    """Return the newest number in a variable or list; None if there is none.
 
-    name: str  # name of the curve
-    path: tuple[str, ...]  # path of the value: a variable, then attributes and keys
-    appended: bool = False
+    `names` is the namespace of the loop. Only dicts and instance attributes are read, so that no property of the user's
+    code is called.
+    """
+    found = _at(bound, names)
+    if bound.appended:
+        found = found[-1] if isinstance(found, list) and found else _NOTHING
+    return number_of(found)
 
-    def value(self, names: Mapping[str, Any]) -> float | None:
-        """Return the newest number in this variable or list; None if there is none.
 
-        `names` is the namespace of the loop. Only dicts and instance attributes are read, so that no property of the
-        user's code is called.
-        """
-        found: Any = names.get(self.path[0], _NOTHING)
-        for part in self.path[1:]:
-            inner = found if isinstance(found, dict) else getattr(found, "__dict__", {})
-            found = inner.get(part, _NOTHING)
-        if self.appended:
-            found = found[-1] if isinstance(found, list) and found else _NOTHING
-        return number_of(found)
+def count_in(bound: Bound, names: Mapping[str, Any]) -> int:
+    """Return the current length of a list; 0 for a variable."""
+    found = _at(bound, names) if bound.appended else _NOTHING
+    return len(found) if isinstance(found, list) else 0
 
-    def count(self, names: Mapping[str, Any]) -> int:
-        """Return the current length of the list; 0 if this is a variable."""
-        if not self.appended:
-            return 0
-        found: Any = names.get(self.path[0])
-        for part in self.path[1:]:
-            found = (found if isinstance(found, dict) else getattr(found, "__dict__", {})).get(part)
-        return len(found) if isinstance(found, list) else 0
+
+def _at(bound: Bound, names: Mapping[str, Any]) -> Any:
+    found: Any = names.get(bound.path[0], _NOTHING)
+    for part in bound.path[1:]:
+        inner = found if isinstance(found, dict) else getattr(found, "__dict__", {})
+        found = inner.get(part, _NOTHING)
+    return found
 
 
 def number_of(value: Any) -> float | None:
@@ -64,67 +57,3 @@ def number_of(value: Any) -> float | None:
         return float(value)
     except RuntimeError:  # a tensor without a value of its own, as within torch.func.vmap
         return None
-
-
-def bound_in(tree: ast.Module, line: int) -> tuple[Bound, ...]:
-    """Return the variables and lists that the loop at `line` assigns or appends to, outside of inner loops.
-
-    Left out are variables whose names mean times, and those to which the loop assigns only constants.
-
-    Examples
-    --------
-    >>> program = '''for epoch in range(3):
-    ...     total = 0.0
-    ...     for x, y in loader:
-    ...         total += step(x, y)
-    ...     val_acc = evaluate()
-    ...     history["loss"].append(total / len(loader))
-    ... '''
-    >>> [each.name for each in bound_in(ast.parse(program), 1)]
-    ['val_acc', 'loss']
-    """
-    loops = (each for each in ast.walk(tree) if isinstance(each, ast.For | ast.While) and each.lineno == line)
-    loop = next(loops, None)
-    found = {} if loop is None else {each.name: each for each in _of_body(loop.body)}
-    return tuple(found.values())
-
-
-def _of_body(body: Sequence[ast.stmt]) -> Iterator[Bound]:
-    for each in body:
-        if isinstance(each, ast.If | ast.With | ast.Try):
-            for inner in (each.body, getattr(each, "orelse", []), getattr(each, "finalbody", [])):
-                yield from _of_body(inner)
-        elif isinstance(each, ast.Assign | ast.AnnAssign | ast.AugAssign) and each.value is not None:
-            if not isinstance(each.value, ast.Constant) and not _is_time(each.value):
-                for target in each.targets if isinstance(each, ast.Assign) else [each.target]:
-                    yield from _targets(target)
-        elif isinstance(each, ast.Expr) and isinstance(each.value, ast.Call):
-            call = each.value
-            if isinstance(call.func, ast.Attribute) and call.func.attr == "append" and not _is_time(call):
-                path = _path(call.func.value)
-                if path:
-                    yield Bound("_".join(path[1:] or path).removeprefix("history_"), path, appended=True)
-
-
-def _targets(target: ast.expr) -> Iterator[Bound]:
-    for each in target.elts if isinstance(target, ast.Tuple | ast.List) else [target]:
-        if isinstance(each, ast.Name) and len(each.id) > 1 and not each.id.startswith("_"):
-            yield Bound(each.id, (each.id,))
-
-
-def _path(node: ast.expr) -> tuple[str, ...]:
-    """Return the variable, attributes and keys in an expression such as `history["acc"]`; () for other expressions."""
-    if isinstance(node, ast.Name):
-        return (node.id,)
-    if isinstance(node, ast.Attribute):
-        inner = _path(node.value)
-        return (*inner, node.attr) if inner else ()
-    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, str):
-        inner = _path(node.value)
-        return (*inner, node.slice.value) if inner else ()
-    return ()
-
-
-def _is_time(value: ast.expr) -> bool:
-    calls = (each.func for each in ast.walk(value) if isinstance(each, ast.Call))
-    return any(ast.unparse(each).rpartition(".")[2] in _TIMES for each in calls)

@@ -14,16 +14,17 @@ from collections.abc import Callable, Mapping, Sequence
 from types import FrameType
 from typing import Any, Protocol
 
+from kernel_backend.definition.reported.bound import Bound, bound_in
+from kernel_backend.definition.reported.labels import LONGEST_LINE, labelled
+from kernel_backend.definition.reported.vocabulary import is_held_out, is_training
 from kernel_backend.definition.script.loops import TrainingLoop
 from kernel_backend.model.experiment import Config
-from kernel_backend.model.metric_names import cleaned
 from kernel_backend.model.reports import Kind
+from kernel_backend.model.values import cleaned
 from kernel_backend.runner.external_loop.training import LoopPosition
-from kernel_backend.runner.forms.script.curves.bound import Bound, bound_in, number_of
-from kernel_backend.runner.forms.script.curves.labels import LONGEST_LINE, labelled
+from kernel_backend.runner.forms.script.curves.bound import count_in, number_of, value_in
 from kernel_backend.runner.forms.script.curves.losses import Loss, losses_of
 from kernel_backend.runner.forms.script.curves.trackers import Trackers
-from kernel_backend.runner.forms.script.curves.vocabulary import is_held_out, is_training
 from kernel_backend.runner.forms.script.events import Events
 
 _LOSS = re.compile(r"(?:^|[^a-z])loss(?:[^a-z]|$)", re.IGNORECASE)
@@ -197,7 +198,7 @@ class Curves:
         names = frame.f_locals
         told = list(self._epoch.values())
         for each in self._bound[loop]:
-            value, count = each.value(names), each.count(names)
+            value, count = value_in(each, names), count_in(each, names)
             fresh = not each.appended or count > self._counts.get(each, 0)
             self._counts[each] = count
             if value is None or not fresh or self._name(each.name) in self._epoch:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from kernel_backend.definition.contract import Form
 from kernel_backend.model.experiment import Config, Metric
 
 # Parts of names by which metrics that grow with quality are recognised, and those that shrink.
@@ -35,20 +36,51 @@ def missing_metric(config: Config, reported: Sequence[str]) -> str:
     return f"{_no_such(config, reported)}; no checkpoint is best"
 
 
-def needed_metric(config: Config, reported: Sequence[str], way_out: str) -> str:
-    """Return the error message that a search or `--patience` needs a metric that the validation does not report.
+def needed_metric(config: Config, reported: Sequence[str], way: str = "") -> str:
+    """Return the error message that a search, `--patience` or the user needs a metric that no validation reports.
 
-    `reported` has the names of the metrics that it reports. `way_out` is further advice, appended to the message.
+    `reported` has the names of the metrics that it reports. `way` says how to report it.
 
     Examples
     --------
-    >>> needed_metric(Config(patience=3), ["f1"], "")
+    >>> needed_metric(Config(patience=3), ["f1"])
     'f1 is reported, no loss, and --patience goes by it: write --metric f1:max'
+    >>> needed_metric(Config(metric=Metric(name="acc")), ["loss"], "print it")
+    '--metric acc: the validation reports no such metric, only loss: choose one of these, or print it'
     """
+    if not reported:
+        return f"--metric {config.metric.name}: no value is reported: {way}"
+    way_out = f", or {way}" if way else ""
+    if config.search is None and config.patience is None:
+        return f"{_no_such(config, reported)}: choose one of these{way_out}"
     what = "a search" if config.search is not None else "--patience"
     if _is_default(config, reported):
         return f"{_reported(config, reported)}, and {what} goes by it: write --metric {_suggested(reported)}{way_out}"
     return f"{_no_such(config, reported)}; {what} goes by it: choose one of these{way_out}"
+
+
+def way_of(form: Form, metric: Metric) -> str:
+    """Return how a training of this form reports a metric, as advice.
+
+    Examples
+    --------
+    >>> way_of("script", Metric(name="acc"))
+    'print it after each epoch, such as print(f"acc: {value}")'
+    """
+    match form:
+        case "functions":
+            return "have metrics() return it"
+        case "keras":
+            return "pass it to compile(metrics=[...])"
+        case "lightning":
+            return f'log it in validation_step, such as self.log("{metric.name}", value)'
+        case "script":
+            return f'print it after each epoch, such as print(f"{metric.name}: {{value}}")'
+        case "trainer":
+            return "return it from compute_metrics"
+        case "command":
+            return f"report it, such as run.log({metric.as_argument()}) of `from daylight import run`"
+    return f"report it in each epoch, such as run.report({metric.as_argument()}, validation=True)"
 
 
 def _is_default(config: Config, reported: Sequence[str]) -> bool:

@@ -12,8 +12,8 @@ from collections import Counter
 from functools import lru_cache
 from typing import NamedTuple
 
-from kernel_backend.model.metric_names import cleaned
-from kernel_backend.runner.forms.script.curves.vocabulary import COUNTERS, GROUP, METRIC, UNGROUPED
+from kernel_backend.definition.reported.vocabulary import COUNTERS, GROUP, METRIC, UNGROUPED
+from kernel_backend.model.values import cleaned
 
 LONGEST_LINE = 2_000  # characters; longer lines are not looked at
 _MOST_TEXT = 8 * LONGEST_LINE  # characters at the end of a text that are looked at
