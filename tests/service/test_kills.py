@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kernel_backend import discovery
-from tests.support.world import PATIENCE_S, World, gone, until
+from tests.support.world import World, gone, until
 
 pytestmark = pytest.mark.distributed
 
@@ -118,7 +118,7 @@ def test_service_and_gang_killed_together_start_again_from_the_checkpoint(world,
 def test_an_idle_service_ends_itself_and_comes_back_on_use(tmp_path, quiet):
     world = World(tmp_path / "home", shared_forkserver=True)
     service = world.start_service("--Daylight.idle_timeout=1")
-    assert service.wait(PATIENCE_S) == 0
+    assert service.wait() == 0
     assert discovery.find(world.home) is None
     assert not (world.home / "service.json").exists()
     assert world.serve().experiments() == []

@@ -13,8 +13,9 @@ from kernel_backend.store.sql import SqlStore
 
 
 def empty_database(file: Path) -> Path:
-    """Create an empty SQLite database at `file`, unless it exists; return `file`."""
+    """Create an empty SQLite database at `file` for its user alone, unless it exists; return `file`."""
     if not file.exists():
+        file.touch(0o600)
         file.write_bytes(_empty())
     return file
 

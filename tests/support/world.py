@@ -7,13 +7,11 @@ import itertools
 import json
 import os
 import signal
-import subprocess
 import sys
 import textwrap
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import psutil
 
@@ -27,9 +25,9 @@ from kernel_backend.model.views.overview import Overview
 from kernel_backend.snapshots.archive import pack
 from kernel_backend.spec.assignments import parse_line
 from tests.support import forkservers
-
-T = TypeVar("T")
-PATIENCE_S = 120.0
+from tests.support.empty_database import empty_database
+from tests.support.forked_service import ForkedService
+from tests.support.patience import PATIENCE_S, until
 
 # Eight numbers to one; 64 samples in batches of 8 are 8 steps an epoch, each of which takes `pause` seconds.
 DEFINITION = """
@@ -73,6 +71,7 @@ class World:
         self.settings: tuple[str, ...] = ()  # arguments of each service
         self.database: str | Path = home / "daylight.db"  # where its store is
         self.environment = {**os.environ, "DAYLIGHT_HOME": str(home), "DAYLIGHT_SLOTS": str(slots)}
+        self._services: list[psutil.Process] = []  # which show neither their command line nor their variables
         self._hurries = itertools.count(1)
         self._client: Client | None = None  # kept, as tests look often, and a new connection takes thrice the time
         home.mkdir(parents=True, exist_ok=True)
@@ -81,31 +80,27 @@ class World:
 
     def serve(self, *arguments: str) -> Client:
         """Start the service as a detached process unless it runs, and return a client of it."""
-        process: subprocess.Popen[bytes] | None = None
+        process: ForkedService | None = None
 
         def serves() -> bool:
             nonlocal process
             if discovery.find(self.home) is not None:
                 return True
             # One that ends without a word has found the lock held: by another, or by one that is still dying.
-            if process is None or process.poll() == 0:
+            if process is None or process.exit_code == 0:
                 process = self.start_service(*arguments)
             return False
 
         until(serves, "the service starts")
         return Client.connect(start=False, home=self.home)
 
-    def start_service(self, *arguments: str) -> subprocess.Popen[bytes]:
+    def start_service(self, *arguments: str) -> ForkedService:
         """Start a service process, and return it without waiting until it listens."""
+        empty_database(self.home / "daylight.db")
         with (self.home / "service.log").open("ab") as log:
-            return subprocess.Popen(
-                [sys.executable, "-m", "kernel_backend", *self.settings, *arguments],
-                env=self.environment,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
+            service = ForkedService(self.home, *self.settings, *arguments, said=log, **self.environment)
+        self._services.append(service.process)
+        return service
 
     def submit(
         self, source: str = DEFINITION, name: str | None = None, cwd: Path | None = None, **options: Any
@@ -257,6 +252,8 @@ class World:
 
     def _has(self, process: psutil.Process) -> bool:
         """Return True for a process of this home; a forked rank has the environment of its forkserver."""
+        if process in self._services:
+            return True
         command = process.cmdline()
         if "kernel_backend.runner" in command:
             return Path(command[-1]).is_relative_to(self.home)
@@ -278,14 +275,3 @@ def gone(process: psutil.Process) -> bool:
         return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return True
-
-
-def until(look: Callable[[], T | bool | None], what: str, patience: float = PATIENCE_S) -> T:
-    """Wait until `look` returns a true value, and return it; the pauses between calls grow."""
-    begun = time.monotonic()
-    while (waited := time.monotonic() - begun) < patience:
-        value = look()
-        if value:
-            return value  # type: ignore[return-value]
-        time.sleep(min(max(0.05, waited / 20), 0.5))
-    raise AssertionError(f"did not happen in {patience:g} s: {what}")
