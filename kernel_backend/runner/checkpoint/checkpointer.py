@@ -111,10 +111,13 @@ class Checkpointer:
         id = checkpoint_id(step, self._job.attempt)
         return id if any(each.id == id for each in self._home.committed()) else None
 
-    def set_aside(self) -> None:
-        """Quarantine all committed checkpoints: their files are kept, but no training resumes from them."""
-        for each in self._home.committed():
-            self._home.set_aside(each.id)
+    def set_aside(self, only: str | None = None) -> None:
+        """Quarantine all committed checkpoints, or `only` that with this ID: files are kept, nothing resumes from them.
+
+        Call it on rank 0.
+        """
+        for id in [only] if only else [each.id for each in self._home.committed()]:
+            self._home.set_aside(id)
         self._newest = None
 
     def check(self) -> None:

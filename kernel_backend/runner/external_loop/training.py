@@ -237,9 +237,9 @@ class ExternalTraining:
         """Return the ID of the checkpoint saved at this step; None if there is none, or it is not committed yet."""
         return self._checkpoints.saved_at(step)
 
-    def set_aside_checkpoints(self) -> None:
-        """Quarantine all committed checkpoints: their files are kept, but no training resumes from them."""
-        self._checkpoints.set_aside()
+    def set_aside_checkpoints(self, only: str | None = None) -> None:
+        """Quarantine all committed checkpoints, or `only` that with this ID: no training resumes from them any more."""
+        self._checkpoints.set_aside(only)
 
     def request_checkpoint(self) -> None:
         """Request a checkpoint, which all ranks save at the end of the step if any rank has called this."""

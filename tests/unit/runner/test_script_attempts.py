@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from kernel_backend.runner.forms.script.training import ScriptTraining
 from tests.support.script_attempts import Job
 from tests.support.script_runs import run
 
@@ -55,3 +56,73 @@ def test_a_program_presumed_from_the_start_begins_anew_after_a_kill(tmp_path: Pa
     second = job.run()
     assert (second.code, second.started.resumed_from) == (0, None), second.log
     assert second.log == plain(tmp_path, QUEUE)
+
+
+# In its fifth step it makes an object of a class that a later process does not find, and goes on without it.
+LATE = """
+import torch
+from torch import nn
+torch.manual_seed(0)
+model = nn.Linear(4, 1)
+opt = torch.optim.Adam(model.parameters(), lr=0.1)
+box = None
+try:
+    for step in range(9):
+        loss = model(torch.randn(8, 4)).square().mean()
+        loss.backward()
+        opt.step()
+        opt.zero_grad()
+        if step == 4:
+            try:
+                from late import Box
+                box = Box()
+            except ImportError:
+                pass
+except Exception as error:
+    print("swallowed", error)
+print("end", loss.item())
+"""
+
+
+def damage(job: Job):
+    for part in (job.folder / "checkpoints" / "5-1").glob("program*"):
+        part.write_bytes(part.read_bytes()[:-8] + bytes(8))
+
+
+def lose_class(job: Job):
+    (job.folder / "late.py").unlink()
+
+
+def lose_field(training: ScriptTraining):
+    """Save what an older version may have saved: the part of the fifth step lacks a field."""
+    state = training._part.state_dict
+    lost = {"first"}
+    training._part.state_dict = lambda: {
+        name: each for name, each in state().items() if training.step != 5 or name not in lost
+    }
+
+
+@pytest.mark.parametrize(
+    ("watch", "harm", "told"),
+    [
+        (id, id, ""),
+        (id, damage, ""),
+        (id, lose_class, "checkpoint 5-1: its checkpoint cannot be read, ModuleNotFoundError: No module named 'late'"),
+        (lose_field, id, "checkpoint 5-1: its checkpoint cannot be read, KeyError: 'first'"),
+    ],
+    ids=["nothing is wrong", "damaged file", "missing class", "other version"],
+)
+def test_a_checkpoint_that_cannot_be_read_falls_back_to_an_older_one(tmp_path: Path, watch, harm, told: str):
+    job = Job(tmp_path / "job", LATE, options={"epochs": 9})
+    (job.folder / "late.py").write_text("class Box: pass")
+    first = job.run(watch, killed_at=5)
+    assert (first.code, job.home.committed()[-1].id) == (-9, "5-1"), first.log
+    harm(job)
+    if told:
+        second = job.run()
+        assert (second.code, told in second.log, "swallowed" in second.log) == (1, True, False), second.log
+        assert job.home.committed()[-1].id == "4-1"
+    last = job.run()
+    assert (last.code, last.started.resumed_from) == (0, "5-1" if watch is harm else "4-1"), last.log
+    (job.folder / "late.py").unlink(missing_ok=True)
+    assert last.log == plain(tmp_path, LATE)

@@ -23,7 +23,7 @@ from kernel_backend.runner.forked_children import in_children
 from kernel_backend.runner.forms.script.iterators import generator_function, left, length, moved, over, tracked
 from kernel_backend.runner.forms.script.snapshots import Snapshot, Snapshots
 from kernel_backend.runner.forms.script.state.blobs import kept, together
-from kernel_backend.runner.forms.script.state.tombstones import NotSaved
+from kernel_backend.runner.forms.script.state.tombstones import BeginAnew, NotSaved, unreadable
 
 _SHORT_S = 1.0  # outer iterations shorter than this are not restarted: a checkpoint waits for the next one
 
@@ -208,7 +208,7 @@ class Heads:
     def begin(self, key: str) -> bool:
         """Begin the loop with this key. Return True if it must be skipped, as it had ended before the checkpoint.
 
-        Raises NotSaved if a restarted program reaches another loop than before.
+        Raises BeginAnew if a restarted program reaches another loop than before.
         """
         site, frame = self._sites()[key], sys._getframe(1)
         while self.active and not _is_around(self.active[-1], site, frame):
@@ -219,7 +219,7 @@ class Heads:
         if self._replay:
             station = self._replay[0]
             if station.key != key:
-                raise NotSaved(
+                raise BeginAnew(
                     f"the program came to the loop in {site.place}, and before the restart to that in "
                     f"{self._sites()[station.key].place if station.key in self._sites() else station.key}"
                 )
@@ -370,7 +370,7 @@ class Heads:
     def _restore_head(self, loop: Active) -> None:
         station = self._replay.pop(0)
         if station.key != loop.site.key or station.finished:
-            raise NotSaved(
+            raise BeginAnew(
                 f"the program came to the loop in {loop.site.place} in another order than before the restart"
             )
         saved, tombstones = self._restored(station.snapshot, loop.frame)
@@ -393,7 +393,12 @@ class Heads:
         assert self.snapshots is not None
         extended, items = self._extended, [each.items for each in self.active]
         names = {} if extended is None else {extended.name: (extended.before, extended.now)}
-        saved, tombstones = self.snapshots.restore(snapshot, frame, items, names)
+        try:
+            saved, tombstones = self.snapshots.restore(snapshot, frame, items, names)
+        except NotSaved as error:
+            raise BeginAnew(str(error)) from error
+        except Exception as error:  # such as a class that is there no more
+            raise unreadable(error) from error
         for number, each in enumerate(self.active):
             each.items = saved["roots"]["items"][str(number)]
         if extended is not None and self.active:

@@ -91,7 +91,10 @@ class Snapshots:
         reader = GraphReader(snapshot.graph, snapshot.blobs, Live(roots), namespaces, self._code)
         with torch.enable_grad():
             saved = reader.read()
-        if list(saved["roots"]) != list(roots):
+        for key in saved["roots"]:
+            if key[0] == "globals":
+                reader.module(key[1])
+        if set(saved["roots"]) != {*roots, *(("globals", name) for name in namespaces)}:
             raise NotSaved(f"the program is in {_told(roots)}, and was in {_told(saved['roots'])}")
         reader.apply()
         stack = frames.program_frames(frame, self._builtins)

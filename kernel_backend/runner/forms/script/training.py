@@ -51,7 +51,7 @@ from kernel_backend.runner.forms.script.saved import ProgramPart
 from kernel_backend.runner.forms.script.snapshots import Snapshots
 from kernel_backend.runner.forms.script.split.calls import SplitCalls
 from kernel_backend.runner.forms.script.start import start_of
-from kernel_backend.runner.forms.script.state.tombstones import BeginAnew, NotSaved
+from kernel_backend.runner.forms.script.state.tombstones import BeginAnew, NotSaved, unreadable
 
 _TORCHS_SEED = 67280421310721  # torch's default seed
 
@@ -106,7 +106,7 @@ class ScriptTraining:
             )
         self._modules = NamedModules(vars(self._program.module), self._heads.frames)
         self.events.on_iteration.append(self._modules.iteration)
-        self._training.register(PART, self._modules)
+        self._restore(PART, self._modules)
         own_ranks = rank.ranks.size == 1 or wired({"": loaded.cell, **modules}) is not None
         self._split = None if own_ranks else SplitCalls(rank.ranks, rank.device, rank.note)
         private = attempt_folder(Path(rank.job.home), rank.job.id) / f"rank-{rank.ranks.rank}.files"
@@ -118,7 +118,7 @@ class ScriptTraining:
         if not self.saves:
             self._training.guarantee = guarantee("anew", "the program wires its ranks itself")
         self._part = ProgramPart(self._modules)
-        self._training.register(PROGRAM, self._part)
+        self._restore(PROGRAM, self._part)
         _refuse_other_values(self._training.resumed_params, rank.job.params)
         self._end: tuple[list[Station], str] = ([], "")  # the stations where the loop ended, and the log there
         self._outermost = False  # the stations to save are at the start of an iteration of an outermost loop
@@ -172,16 +172,29 @@ class ScriptTraining:
         except Leave as leave:
             return leave.code
         except (NotSaved, BeginAnew) as error:
-            # The next attempt starts from the top, as resuming would only fail again.
-            if self._training.resumed_from is not None and self._rank.ranks.rank == 0:
-                self._training.set_aside_checkpoints()
-            if isinstance(error, NotSaved):
-                raise
-            raise NotSaved(str(error)) from error.__cause__
+            raise self._left(error) from error.__cause__
         finally:
             untrack()
             self._output.close()
         return FINISHED
+
+    def _left(self, error: NotSaved | BeginAnew) -> NotSaved:
+        """Set aside the checkpoints from which the next attempt could not go on either, and return the error to raise.
+
+        The next attempt begins with an older checkpoint, or from the top.
+        """
+        source = self._training.resumed_from
+        if source is not None and self._rank.ranks.rank == 0:
+            self._training.set_aside_checkpoints(source if isinstance(error, BeginAnew) and error.only_this else None)
+        return error if isinstance(error, NotSaved) else NotSaved(f"checkpoint {source}: {error}")
+
+    def _restore(self, name: str, part: NamedModules | ProgramPart) -> None:
+        try:
+            self._training.register(name, part)
+        except Exception as error:
+            if self._training.resumed_from is None:
+                raise
+            raise self._left(unreadable(error)) from error
 
     def models(self, best: bool) -> nn.Module | dict[str, nn.Module]:
         """Return the modules that the program's variables hold, by name; `best` is ignored."""

@@ -7,6 +7,7 @@ program unchanged.
 
 from __future__ import annotations
 
+import importlib
 import io
 import pickle
 from collections import Counter, OrderedDict, defaultdict, deque
@@ -40,7 +41,7 @@ class GraphReader(pickle.Unpickler):
         data: bytes,
         blobs: Mapping[str, Tensor],
         live: Live,
-        namespaces: Mapping[str, dict[str, Any]],
+        namespaces: dict[str, dict[str, Any]],
         codes: Callable[[str, str, int], CodeType | None],
     ) -> None:
         """Set up the reader of the pickle `data`.
@@ -155,7 +156,9 @@ class GraphReader(pickle.Unpickler):
         return Tombstone(told(path), kind)
 
     def module(self, name: str) -> dict[str, Any]:
-        """Return the namespace of the program's module with this name."""
+        """Return the namespace of the program's module with this name, which the program may import in its loops."""
+        if name not in self._namespaces:
+            self._namespaces[name] = vars(importlib.import_module(name))
         return self._namespaces[name]
 
     def code(self, module: str, qualname: str, line: int) -> CodeType | None:

@@ -22,6 +22,11 @@ class BeginAnew(BaseException):
         self.only_this = only_this
 
 
+def unreadable(error: Exception) -> BeginAnew:
+    """Return the exception for a checkpoint that cannot be read because of `error`; an older one may serve."""
+    return BeginAnew(f"its checkpoint cannot be read, {type(error).__name__}: {error}", only_this=True)
+
+
 class Tombstone:
     """Placeholder for an object that was not saved; any use of it raises NotSaved."""
 
