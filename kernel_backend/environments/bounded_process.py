@@ -32,8 +32,8 @@ def run(
     with tempfile.TemporaryFile() as stdin:
         stdin.write(input.encode())
         stdin.seek(0)
-        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        with subprocess.Popen(command, cwd=cwd, env=env, stdin=stdin, **pipes) as process:
+        pipe = subprocess.PIPE
+        with subprocess.Popen(command, cwd=cwd, env=env, stdin=stdin, stdout=pipe, stderr=pipe) as process:
             try:
                 output, errors = _printed([process.stdout, process.stderr], time.monotonic() + timeout)
                 code = process.wait(timeout)
