@@ -91,14 +91,23 @@ class _Listener:
         self.notes.append(text)
 
 
-def run(path: Path, save_at: Sequence[int] = (), checkpoint: bytes | None = None, rewritten: bool = True) -> Result:
-    """Run a program in a forked process, in its folder; with `rewritten` as the script form does, else unchanged."""
+def run(
+    path: Path,
+    save_at: Sequence[int] = (),
+    checkpoint: bytes | None = None,
+    rewritten: bool = True,
+    always: bool = True,
+) -> Result:
+    """Run a program in a forked process, in its folder; with `rewritten` as the script form does, else unchanged.
+
+    With `always`, a restart is possible in each iteration of outer loops, however short they are.
+    """
     here, there = os.pipe()
     if not (child := os.fork()):
         os.close(here)
         with os.fdopen(there, "wb") as file:
             try:
-                pickle.dump(_run(path, save_at, checkpoint, rewritten), file)
+                pickle.dump(_run(path, save_at, checkpoint, rewritten, always), file)
             except BaseException:
                 traceback.print_exc()
         os._exit(0)
@@ -109,7 +118,7 @@ def run(path: Path, save_at: Sequence[int] = (), checkpoint: bytes | None = None
     return Result(pickle.loads(data))
 
 
-def _run(path: Path, save_at: Sequence[int], checkpoint: bytes | None, rewritten: bool) -> dict[str, Any]:
+def _run(path: Path, save_at: Sequence[int], checkpoint: bytes | None, rewritten: bool, always: bool) -> dict[str, Any]:
     os.chdir(path.parent)
     sys.path.insert(0, str(path.parent))
     torch.set_num_threads(1)
@@ -118,7 +127,7 @@ def _run(path: Path, save_at: Sequence[int], checkpoint: bytes | None, rewritten
     error = ""
     with log.open("w") as file, contextlib.redirect_stdout(file), contextlib.redirect_stderr(file):
         try:
-            held = _form(path, listener, checkpoint) if rewritten else _plain(path)
+            held = _form(path, listener, checkpoint, always) if rewritten else _plain(path)
         except BaseException:
             error, held = traceback.format_exc(), {}
     printed = log.read_text()
@@ -143,9 +152,9 @@ def _plain(path: Path) -> dict[str, Any]:
     return held
 
 
-def _form(path: Path, listener: _Listener, checkpoint: bytes | None) -> dict[str, Any]:
+def _form(path: Path, listener: _Listener, checkpoint: bytes | None, always: bool) -> dict[str, Any]:
     program = Program(module_tree(path.read_text()), Start(path, [str(path)], [path.parent]))
-    listener.heads_of = heads = Heads(listener, lambda: program.sites, program.deepest, always=True)
+    listener.heads_of = heads = Heads(listener, lambda: program.sites, program.deepest, always)
     heads.snapshots = Snapshots(program.builtins, program.module, program.codes)
     listener.modules = NamedModules(vars(program.module), heads.frames)
     listener.part = ProgramPart(listener.modules)

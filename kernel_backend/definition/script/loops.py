@@ -10,6 +10,7 @@ from types import MappingProxyType
 from kernel_backend.definition.script.scopes import Loop, Scope, names_of, own_nodes, scopes
 
 _BACKWARD = frozenset({"backward", "manual_backward"})
+_REPEATING = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.Lambda)
 
 
 @dataclass(frozen=True)
@@ -21,6 +22,7 @@ class TrainingLoop:
     depth: int  # number of enclosing training loops, including those of callers
     function: str  # its qualified name; "" at top level
     saved: bool = True  # False in the body of a class and in a coroutine, which run without checkpoints
+    outside: int = 1  # how often it may run outside of other training loops; 2: several times
 
 
 def training_loops(
@@ -52,6 +54,7 @@ def training_loops(
             graph.depth(scope) + depth,
             scope.qualified,
             not isinstance(scope.node, ast.ClassDef | ast.AsyncFunctionDef),
+            outside=graph.runs(scope) if depth == 0 else 0,
         )
         for scope in graph.entered()
         for loop, depth in graph.loops(scope)
@@ -118,6 +121,7 @@ class _Graph:
         self._names = {each: each.names & self._by_name.keys() for each in found}
         self._reaching = self._reach()
         self._depths: dict[Scope, int] = {}
+        self._runs: dict[Scope, int] = {}
 
     def trains(self, node: ast.AST) -> bool:
         """Return True if the code in this node calls `backward`, directly or through functions of the program."""
@@ -152,6 +156,24 @@ class _Graph:
                 default=0,
             )
         return self._depths[scope]
+
+    def runs(self, scope: Scope) -> int:
+        """Return how often a scope may run outside of training loops: not at all, once, or (2) several times."""
+        if scope.qualified == "":
+            return 1
+        if scope not in self._runs:
+            self._runs[scope] = 2  # used if the scope calls itself
+            callers = (other for other in self.entered() if scope.name in self._names[other])
+            self._runs[scope] = min(2, sum(self.runs(other) * self._uses(other, scope.name) for other in callers))
+        return self._runs[scope]
+
+    def _uses(self, scope: Scope, name: str) -> int:
+        """Return how often a scope may call a name outside of training loops; a name that is no plain call counts 2."""
+        inside = {id(each) for loop, _ in self.loops(scope) for each in _body(loop)}
+        repeated = {id(inner) for each in scope.nodes if isinstance(each, _REPEATING) for inner in ast.walk(each)}
+        called = {id(each.func) for each in scope.nodes if isinstance(each, ast.Call)} - repeated
+        uses = [each for each in scope.nodes if names_of([each]) == {name} and id(each) not in inside]
+        return sum(1 if id(each) in called else 2 for each in uses)
 
     def _around(self, scope: Scope, name: str) -> Iterator[int]:
         """Yield 0, and for each training loop of a scope whose body refers to a name, its nesting depth plus 1.

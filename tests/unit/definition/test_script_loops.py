@@ -94,6 +94,26 @@ def test_a_loop_in_the_body_of_a_class_runs_without_checkpoints():
 
 
 @pytest.mark.parametrize(
+    ("calls", "expected"),
+    [
+        ("train(1)", 1),
+        ("if a: train(1)", 1),
+        ("train(1); train(2)", 2),
+        ("losses = [train(rate) for rate in rates]", 2),
+        ("study.optimize(train)", 2),
+        ("def main(): train(1)\nmain()", 1),
+        ("def main(): train(1)\nmain(); main()", 2),
+        ("def main(n): train(1); main(n - 1)\nmain(9)", 2),
+        ("for rate in rates: train(rate)", 0),
+        ("for rate in rates: train(rate)\ntrain(1)", 1),
+    ],
+)
+def test_how_often_a_loop_may_run_outside_of_others(calls, expected):
+    loops = training_loops(ast.parse(f"def train(rate):\n    for x in data: model(x).backward()\n{calls}"))
+    assert loops[0].outside == expected
+
+
+@pytest.mark.parametrize(
     ("source", "expected"),
     [
         (NESTED, "epochs in line 2, batches in line 3"),

@@ -188,6 +188,81 @@ def test_a_program_resumed_at_any_head_ends_as_plain_python_does(tmp_path, sourc
         assert _texts(resumed.files) == _texts(expected.files), head
 
 
+TRAIN = """
+from functools import reduce
+model, seen = made(), []
+def train(rate, steps=2):
+    opt = torch.optim.Adam(model.parameters(), lr=rate)
+    for step in range(steps):
+        opt.zero_grad()
+        loss = nn.functional.cross_entropy(model(x), data.tensors[1])
+        loss.backward()
+        opt.step()
+        seen.append(loss.item())
+        if step == 2:
+            return loss.item()
+    return loss.item()
+"""
+CALLS = {
+    "one after another": "train(0.1)\nlast = train(0.01, 4)\nprint(seen, last)",
+    "in a comprehension": "losses = [train(rate) for rate in (0.1, 0.01, 0.001)]",
+    "by a library": "total = reduce(lambda before, rate: before + train(rate), (0.1, 0.01, 0.001), 0)",
+    "after a loop of calls": "for rate in (0.1, 0.01): train(rate)\ntrain(0.001, 3)",
+    "by a function that calls itself": "def again(n):\n    train(0.1)\n    if n: again(n - 1)\nagain(2)",
+    "twice in an iteration": "for rate in (0.1,):\n    train(rate)\n    train(rate / 2)",
+}
+
+
+@pytest.mark.parametrize("calls", CALLS.values(), ids=CALLS)
+def test_a_function_that_trains_is_resumed_in_its_last_call(tmp_path, calls):
+    path = tmp_path / "form" / "program.py"
+    path.parent.mkdir()
+    path.write_text(HEADER + TRAIN + calls)
+    expected = run(path, rewritten=False)
+    whole = run(path, save_at=range(1, 100), always=False)
+    assert (whole.error, whole.notes, whole.values) == ("", [], expected.values)
+    last = max(each for each in whole.checkpoints if each < whole.heads)
+    assert last >= whole.heads - 2  # the last iterations are those of the last call and of a loop around it
+    resumed = run(path, checkpoint=whole.checkpoints[last], always=False)
+    assert (resumed.error, resumed.notes, resumed.values) == ("", [], expected.values)
+
+
+TURNS = """
+def training(rate):
+    for batch in x.split(12):
+        model(batch).square().mean().backward()
+        yield rate
+losses = list(zip(training(0.1), training(0.2)))
+"""
+CAUGHT = """
+kept, seen = seen, None
+try:
+    train(0.1)
+except AttributeError:
+    seen = kept
+train(0.1)
+"""
+
+
+@pytest.mark.parametrize(
+    ("calls", "note"),
+    [
+        (TURNS, "had come to its end (an exception or a generator): no checkpoint"),
+        (CAUGHT, "had come to its end (an exception or a generator): no checkpoint"),
+        ("losses = [train(0.1, 1) for _ in range(18)]", "16 training loops have ended one after another"),
+    ],
+    ids=["generators", "an exception", "many calls"],
+)
+def test_loops_after_which_no_checkpoint_is_possible_are_named(tmp_path, calls, note):
+    path = tmp_path / "form" / "program.py"
+    path.parent.mkdir()
+    path.write_text(HEADER + TRAIN + calls)
+    expected = run(path, rewritten=False)
+    whole = run(path, save_at=range(1, 100))
+    assert (whole.error, whole.values) == ("", expected.values)
+    assert [note in each for each in whole.notes] == [True]
+
+
 # Nothing says how far an iterator of a library is: without its position, its first items would come again.
 RATES = """
 from itertools import chain, count, islice, repeat

@@ -26,6 +26,7 @@ from kernel_backend.runner.forms.script.state.blobs import kept, together
 from kernel_backend.runner.forms.script.state.tombstones import BeginAnew, NotSaved, unreadable
 
 _SHORT_S = 1.0  # outer iterations shorter than this are not restarted: a checkpoint waits for the next one
+_MOST_ENDED = 16  # outermost loops whose states after their ends are kept: each checkpoint holds all of them
 
 
 @dataclass
@@ -212,7 +213,7 @@ class Heads:
         """
         site, frame = self._sites()[key], sys._getframe(1)
         while self.active and not _is_around(self.active[-1], site, frame):
-            self._drop()
+            self._drop(for_another=True)
         assert self.snapshots is not None
         if self.snapshots.survey(frame) and not self._replay:
             self._listener.begun()
@@ -231,19 +232,23 @@ class Heads:
 
     def loop(self, key: str, items: Any) -> Iterator[Any]:
         """Return an iterator over the items of a `for` loop; each item starts an iteration."""
-        loop = self._found(key, sys._getframe(1))
+        loop = self.active[-1]  # which `begin` has just begun
         loop.items = tracked(items)
         loop.length, loop.over = length(loop.items), over(loop.items)
         return _Items(loop, self._head)
 
     def head(self, key: str) -> bool:
         """Start an iteration of a `while` loop. The program calls it before the loop's condition; it returns True."""
-        self._head(self._found(key, sys._getframe(1)))
+        loop = self._found(key, sys._getframe(1))
+        if loop is not None:
+            self._head(loop)
         return True
 
     def enter(self, key: str) -> bool:
         """Begin the body of a `while` loop. The program calls it after the loop's condition was true; returns True."""
-        self.active[-1].inside = True
+        loop = self._found(key, sys._getframe(1))
+        if loop is not None:
+            loop.inside = True
         return True
 
     def leave(self, key: str) -> None:
@@ -253,8 +258,11 @@ class Heads:
             self._skip(frame)
             return
         loop = self._found(key, frame)
+        if loop is None:
+            return
         self._iterated(loop)
-        if len(self.active) == 1 and self._records and left(loop.items) == 0 and not self._has_others(key):
+        only = len(self.active) == 1 and not self._finished and not self._has_others(key)
+        if only and self._records and left(loop.items) == 0:
             self._tell_end(loop)
         self._end(loop)
 
@@ -262,6 +270,8 @@ class Heads:
         """End all loops of a function that executes `return value` within the loop with this key; return `value`."""
         frame = sys._getframe(1)
         loop = self._found(key, frame)
+        if loop is None:
+            return value
         self._iterated(loop)
         while len(self.active) > 1 and self.active[-2].frame is frame:
             self.active.pop()
@@ -279,7 +289,8 @@ class Heads:
     # Heads
 
     def _head(self, loop: Active) -> None:
-        self._found(loop.site.key, loop.frame)
+        if self._found(loop.site.key, loop.frame) is None:
+            return
         if self._replay:
             self._restore_head(loop)
             return
@@ -317,28 +328,44 @@ class Heads:
         """
         self.active.pop()
         key, level = loop.site.key, self._level()
-        around = self.active[-1].start is not None if self.active else self._has_others(key)
-        worth = self._records and around and (self._always or key in self._followed or not self.active)
-        snapshot = self._kept(loop.frame, value=value) if worth else None
+        snapshot = self._kept(loop.frame, value=value) if self._records and self._may_be_followed(key) else None
         level.append(key if snapshot is None else Station(key, True, snapshot, by_return))
+
+    def _may_be_followed(self, key: str) -> bool:
+        """Return True if a checkpoint may be possible in a loop that follows the one with this key, which has ended."""
+        if self.active:
+            around = self.active[-1]
+            # In the first iteration, which loops follow each other is not known yet.
+            return around.start is not None and (self._always or around.took is None or key in self._followed)
+        if len(self._finished) == _MOST_ENDED:
+            self._listener.note(
+                f"{_MOST_ENDED} training loops have ended one after another, and no checkpoint holds the state after "
+                "more: from here on none is saved. Call the function that trains in a `for` loop to have all saved"
+            )
+        return len(self._finished) < _MOST_ENDED and sum(each.loop.outside for each in self._sites().values()) > 1
 
     def _has_others(self, key: str) -> bool:
         """Return True if the program has another outermost loop."""
         return any(each.loop.depth == 0 and each.key != key for each in self._sites().values())
 
     def _tell_end(self, loop: Active) -> None:
-        finished = [each for each in self._finished if isinstance(each, Station)]
-        snapshot = self._kept(loop.frame) if len(finished) == len(self._finished) else None
+        snapshot = self._kept(loop.frame)
         if snapshot is not None:
-            self._listener.ended([*finished, Station(loop.site.key, False, snapshot)])
+            self._listener.ended([Station(loop.site.key, False, snapshot)])
 
-    def _drop(self) -> None:
-        """Remove the innermost loop from the running loops: it was left by an exception.
+    def _drop(self, for_another: bool = False) -> None:
+        """Follow the innermost loop no more: it was left by an exception, or is that of a suspended generator.
 
-        A checkpoint is possible again in the next iteration of the loop around it.
+        `for_another` means that another loop begins now. A checkpoint is possible again in the next iteration of the
+        loop around both; without one, it is not.
         """
-        key = self.active.pop().site.key
-        self._level().append(key)
+        dropped = self.active.pop().site
+        self._level().append(dropped.key)
+        if for_another and not self.active and self._records:
+            self._listener.note(
+                f"a training loop began before that in {dropped.place} had come to its end (an exception or a "
+                "generator): no checkpoint is saved from here on"
+            )
 
     # States
 
@@ -405,8 +432,13 @@ class Heads:
             _extend(self.active[0], extended)
         return saved, tombstones
 
-    def _found(self, key: str, frame: FrameType) -> Active:
-        """Return the running loop with this key in `frame`; loops within it, left by exceptions, are removed first."""
+    def _found(self, key: str, frame: FrameType) -> Active | None:
+        """Return the running loop with this key in `frame`; loops within it, left by exceptions, are removed first.
+
+        Return None for a loop that is no longer followed, as another one began before its end.
+        """
+        if not any(each.site.key == key and each.frame is frame for each in self.active):
+            return None
         while self.active[-1].site.key != key or self.active[-1].frame is not frame:
             self._drop()
         return self.active[-1]
