@@ -237,7 +237,7 @@ for epoch in range(int(kept.read_text()) if kept.exists() else 0, 9):
 
 
 def test_a_search_pauses_a_program_and_lets_it_go_on(tmp_path: Path) -> None:
-    options = {"metric_pattern": (r"acc: (?P<accuracy>\S+)",), "metric": {"name": "accuracy", "mode": "max"}}
+    options = {"metric": {"name": "ACC", "mode": "max"}}  # without a pattern: printed names are read
     trial = program(tmp_path / "trial", EPOCHS, "{checkpoints}", epochs=4, until=1, options=options)
     first = trial.start()
     first.wait(lambda: first.pids() and 1 in first.reports("validation"))
@@ -247,7 +247,7 @@ def test_a_search_pauses_a_program_and_lets_it_go_on(tmp_path: Path) -> None:
     trial.until = 4
     second = ended(trial.run(first.committed()[-1]), [0])
     assert list(second.reports("validation")) == [3, 4]  # what it did beyond its target counts there
-    assert second.reports("validation")[3] == {"accuracy": 0.2}
+    assert second.reports("validation")[3] == {"ACC": 0.2}
 
 
 RESTLESS = """

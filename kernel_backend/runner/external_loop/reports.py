@@ -11,6 +11,14 @@ from kernel_backend.runner.metrics.sums import number
 KEPT = 1000  # training reports that are all kept; of later ones every tenth, up to ten times as many, and so on
 
 
+def keeps(count: int) -> bool:
+    """Return True if the training report of this number, from 1, is kept: see `KEPT`."""
+    every = 1
+    while count > KEPT * every:
+        every *= 10
+    return count % every == 0
+
+
 class Reported(NamedTuple):
     """Values that one rank reported at a step; each is a mean over `weight` samples."""
 
@@ -63,10 +71,7 @@ class PendingReports:
         newest, kept = self._newest
         if step != newest:
             self.count += 1
-            every = 1
-            while self.count > KEPT * every:
-                every *= 10
-            kept = self.count % every == 0
+            kept = keeps(self.count)
             self._newest = step, kept
         return kept
 

@@ -10,6 +10,7 @@ import pytest
 from kernel_backend import time_limit
 from kernel_backend.artifacts.program import CHECKPOINTS, FOLDER, METRICS, ProgramMethods, messages_file
 from kernel_backend.definition.command_line import Command
+from kernel_backend.definition.reported.labels import LONGEST_LINE
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.experiment import Config
 from kernel_backend.model.frames import Sources
@@ -19,7 +20,7 @@ from kernel_backend.runner.forms.command.counts import Counts
 from kernel_backend.runner.forms.command.environment import argv, launcher_env, program_env
 from kernel_backend.runner.forms.command.files import CheckpointFiles
 from kernel_backend.runner.forms.command.outcome import program_failure
-from kernel_backend.runner.forms.command.reports import Logged, LogPatterns, Messages, Request, logged
+from kernel_backend.runner.forms.command.reports import Logged, LogPatterns, Messages, Request, log_reader, logged
 
 JOB = LaunchSpec(
     experiment=12,
@@ -113,6 +114,29 @@ def test_output_without_line_breaks_is_bounded(tmp_path: Path) -> None:
     with log.open("ab") as more:
         more.write(b"\nloss=6\n")
     assert [found.values["loss"] for _ in range(20) for found in patterns.new()] == [5.0, 6.0]
+
+
+def test_named_numbers_in_a_log_are_read_without_patterns(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    reader = log_reader(log, (), tmp_path)
+    log.write_text(
+        "epoch 3 loss: 0.5\nTest Error:\n Accuracy: 65.5%\n50%|####  | 5/10 [00:01, 4it/s, loss=9]\nrank 7\n"
+    )
+    assert list(reader.new()) == [Logged({"loss": 0.5}), Logged({"test_accuracy": 65.5})]
+    with log.open("a") as more:
+        more.write(f"{'é' * LONGEST_LINE} acc: 0.25 acc: 0.7\nF1 0.9")
+    assert list(reader.new()) == []  # a line that is too long, and one that goes on
+    assert list(reader.rest()) == [Logged({"f1": 0.9})]
+
+
+@pytest.mark.parametrize("line", ["from daylight import run", "    import daylight", "echo $x >> $DAYLIGHT_METRICS"])
+def test_a_program_that_may_report_its_numbers_itself_has_no_others(tmp_path: Path, line: str) -> None:
+    code, log = tmp_path / "project", tmp_path / "log"
+    code.mkdir()
+    (code / "train").write_text(f"x\n{line}\n")
+    log.write_text("loss: 0.5\n")
+    assert list(log_reader(log, (), tmp_path).new()) == []
+    assert list(log_reader(log, ["(?P<l>0.5)"], tmp_path).new()) == [Logged({"l": 0.5})]
 
 
 def test_places_that_are_none_are_dropped() -> None:

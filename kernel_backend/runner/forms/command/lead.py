@@ -24,9 +24,10 @@ from kernel_backend.model.trial import BEFORE
 from kernel_backend.runner.artifacts import ArtifactWriter
 from kernel_backend.runner.checkpoint.checkpointer import Checkpointer, Position
 from kernel_backend.runner.external_loop.judgement import Judgement
+from kernel_backend.runner.external_loop.reports import keeps
 from kernel_backend.runner.forms.command.counts import Counts
 from kernel_backend.runner.forms.command.files import CheckpointFiles, NoCopy
-from kernel_backend.runner.forms.command.reports import Logged, LogPatterns, Messages, Request
+from kernel_backend.runner.forms.command.reports import Logged, LogLabels, Messages, Request, log_reader
 from kernel_backend.runner.ipc import Instructions, Spool
 from kernel_backend.runner.loop.target import Target
 from kernel_backend.runner.progress import Progress
@@ -55,7 +56,7 @@ class Lead:
         self._job, self._folder, self._spool, self._progress = job, folder, spool, progress
         self.files = CheckpointFiles(program_folder(Path(job.home), job.experiment, job.trial), job.uid)
         self._messages = Messages(folder / messages_file(0))
-        self._patterns = LogPatterns(log, job.config.metric_pattern)
+        self._log_reader = log_reader(log, job.config.metric_pattern, Path(job.code))
         self._target = Target(job.until, SingleRank(), instructions, progress)
         self._judgement = Judgement(job.config, self.note, way_of("command", job.config.metric))
         self._artifacts = ArtifactWriter(job, spool, progress)
@@ -122,7 +123,7 @@ class Lead:
     def look(self) -> bool:
         """Read and handle the program's new messages and log lines; return True if there were any."""
         before = len(self._queue)
-        requests = self._read(self._patterns.new())
+        requests = self._read(self._log_reader.new())
         some = bool(requests) or len(self._queue) > before
         for request in requests:
             self._carry_out(request)
@@ -136,7 +137,7 @@ class Lead:
         """Read the remaining messages and the rest of the log after the program has ended."""
         while self.look():
             pass
-        self._read(self._patterns.rest())
+        self._read(self._log_reader.rest())
         self._count()
 
     def _read(self, found: Iterable[Logged]) -> list[Request]:
@@ -147,7 +148,7 @@ class Lead:
             else:
                 self._queue.append(each)
         self._queue.extend(found)
-        for source, name in ((self._messages, "a message"), (self._patterns, "--metric-pattern")):
+        for source, name in ((self._messages, "a message"), (self._log_reader, "--metric-pattern")):
             if source.unread:
                 self._tell(f"{name} with no number: {source.unread[0][:200]}", "warning")
                 source.unread.clear()
@@ -173,13 +174,15 @@ class Lead:
         if not found.values:
             return
         kind: Literal["training", "validation"] = "validation" if validation else "training"
-        self._spool.say(Report(kind=kind, step=place.step, epoch=place.epoch, metrics=found.values))
+        labelled = isinstance(self._log_reader, LogLabels)
+        if validation or not labelled or keeps(place.step):
+            self._spool.say(Report(kind=kind, step=place.step, epoch=place.epoch, metrics=found.values))
         self._progress.tick("step", place.step)
         if validation:
             self._units_at = (self._units_at[1], time.time())
             self._metrics = dict(found.values)
             self._judgement.validation(place.step, found.values)
-        else:
+        elif not labelled:  # a printed text decides nothing but what --metric names
             self._judgement.training(place.step, found.values)
 
     def _tell(self, text: str, level: Literal["info", "warning"] = "info") -> None:
@@ -349,6 +352,6 @@ def _judges(job: LaunchSpec) -> bool:
 def _unseen(metric: Metric) -> str:
     pattern = f", or --metric-pattern '{metric.name}: (?P<{metric.name}>[\\d.]+)'" if metric.name.isidentifier() else ""
     return (
-        f"a search compares --metric {metric.name}, and the program reported none: add run.log({metric.as_argument()}) "
-        f"of `from daylight import run`{pattern}"
+        f"a search compares --metric {metric.name}, and the program reported none: {way_of('script', metric)}, or "
+        f"{way_of('command', metric)}{pattern}"
     )

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from kernel_backend import time_limit
+from kernel_backend.definition.reported.labels import LONGEST_LINE, labelled
 from kernel_backend.tail import Tail
 from kernel_backend.time_limit import TookTooLong, processor_time
 
@@ -109,6 +110,48 @@ class LogPatterns:
                 except ValueError:
                     self.unread.append(f"{name}: {text!r}")
         return numbers
+
+
+class LogLabels:
+    """Reader of the named numbers that a program prints in its log, such as `loss: 0.5`."""
+
+    def __init__(self, log: Path) -> None:
+        self._lines = Tail(log, longest=4 * (LONGEST_LINE + 1))  # bytes, so that a line which is cut is not read
+        self._heading = ""
+        self.unread: list[str] = []
+
+    def new(self) -> Iterator[Logged]:
+        """Yield, for each new line of the log with named numbers, these by name."""
+        yield from self._found(self._lines.new())
+
+    def rest(self) -> Iterator[Logged]:
+        """Yield the numbers in the last line, if it ends without a line break."""
+        yield from self._found(self._lines.rest())
+
+    def _found(self, lines: Iterator[str]) -> Iterator[Logged]:
+        for line in lines:
+            values = labelled(f"{self._heading}{line}")
+            self._heading = f"{line}\n" if line.rstrip().endswith(":") else ""
+            if values:
+                yield Logged(values)
+
+
+_REPORTS = re.compile(rb"DAYLIGHT_METRICS|^\s*(?:from|import)\s+daylight\b", re.MULTILINE)
+
+
+def log_reader(log: Path, patterns: Sequence[str], code: Path) -> LogPatterns | LogLabels:
+    """Return the reader of a program's log: by its patterns, by labels without them, or one that reads nothing.
+
+    It reads nothing if the program may report its numbers itself, as a file in its folder `code` says.
+    """
+    if patterns or any(_REPORTS.search(each.read_bytes()) for each in _small_files(code)):
+        return LogPatterns(log, patterns)
+    return LogLabels(log)
+
+
+def _small_files(folder: Path) -> Iterator[Path]:
+    """Yield the files below a folder that may be sources."""
+    yield from (each for each in folder.rglob("*") if each.is_file() and each.stat().st_size <= LONGEST)
 
 
 def logged(numbers: Mapping[str, float], validation: bool) -> Logged:
