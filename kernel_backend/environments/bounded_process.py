@@ -32,8 +32,9 @@ def run(
     with tempfile.TemporaryFile() as stdin:
         stdin.write(input.encode())
         stdin.seek(0)
-        pipe = subprocess.PIPE
-        with subprocess.Popen(command, cwd=cwd, env=env, stdin=stdin, stdout=pipe, stderr=pipe) as process:
+        with subprocess.Popen(
+            command, cwd=cwd, env=env, stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        ) as process:
             try:
                 output, errors = _printed([process.stdout, process.stderr], time.monotonic() + timeout)
                 code = process.wait(timeout)
