@@ -26,6 +26,7 @@ _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*([smh])?")
 _SLOT_TIME = re.compile(r"(\d+(?:\.\d+)?)\s*(?:(?:gpu|slot)-?)?([smh])", re.IGNORECASE)
 MOST_PRIORITY = 1000
 LONGEST_NAME = 200  # characters of an experiment's name
+LONGEST_PATH = 4096
 FIRST = 1_000_000  # priorities from here on are set by admins, and precede everything, including guarantees
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
@@ -271,9 +272,9 @@ class Submission(Record):
     params: GivenParams = {}  # values set on the magic line; others have the definition's defaults
     space: Space = Space()  # hyperparameters to search
     name: str | None = Field(None, max_length=LONGEST_NAME)
-    python: str  # path of the interpreter of the ranks (the kernel's own)
-    cwd: str  # folder for relative paths in the cell
-    notebook: str | None = None
+    python: str = Field(max_length=LONGEST_PATH)  # the interpreter of the ranks (the kernel's own)
+    cwd: str = Field(max_length=LONGEST_PATH)  # folder for relative paths in the cell
+    notebook: str | None = Field(None, max_length=LONGEST_PATH)
     rerun_of: int | None = None  # experiment that has the same snapshot
     again: bool = False  # create a new experiment even if an equal one is active
 

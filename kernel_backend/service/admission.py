@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Container, Mapping, Sequence
 
 from kernel_backend.engines.pools import PoolEngines
-from kernel_backend.errors import Conflict, Forbidden, ImpossibleAsk, InvalidRequest
+from kernel_backend.errors import Conflict, Forbidden, ImpossibleAsk, InvalidRequest, TooLarge
 from kernel_backend.model.cluster.people import Person
 from kernel_backend.model.cluster.pools import PoolSettings
-from kernel_backend.model.experiment import Config
+from kernel_backend.model.experiment import Config, Submission
 from kernel_backend.model.launch.staging import staging_problem
 from kernel_backend.model.resources import CLOSED, LOCAL
 from kernel_backend.model.search.records import Search
@@ -21,6 +21,8 @@ from kernel_backend.search import grid
 from kernel_backend.search.samplers.optuna import check_installed
 from kernel_backend.service.state.requests import draft_request, pools_of
 from kernel_backend.spec.config_text import duration_word
+
+LARGEST_SUBMISSION = 2**19  # bytes of JSON, without the snapshot
 
 
 def check_searcher(search: Search, space: Space) -> None:
@@ -54,11 +56,23 @@ def group_of(who: Person, config: Config, taken: Container[str] = ()) -> str:
     raise Forbidden(f"--group {config.group}: you are not in that group{near}; you are in {', '.join(theirs)}")
 
 
+def check_size(submission: Submission) -> None:
+    """Raise TooLarge for texts and values, besides those of the snapshot, that lists of experiments cannot repeat."""
+    size = len(submission.model_dump_json())
+    if size > LARGEST_SUBMISSION:
+        raise TooLarge(
+            f"this submission has {size // 2**10} KiB of settings and hyperparameters, of at most "
+            f"{LARGEST_SUBMISSION // 2**10}: read large values from a file",
+            limit=LARGEST_SUBMISSION,
+        )
+
+
 def check_open(config: Config, cluster: ClusterState, engines: PoolEngines) -> None:
     """Raise Conflict for an experiment that may train in the local pool, if that is closed."""
     if engines.closed and LOCAL in pools_of(config, cluster):
         others = [each.name for each in engines.statuses_of_pools() if each.name != LOCAL]
-        raise Conflict(f"--pool {LOCAL}: {CLOSED}; there {_are(others) if others else 'is no other pool'}")
+        said = f"--pool {LOCAL}" if LOCAL in config.pools else "name a pool by --pool"
+        raise Conflict(f"{said}: {CLOSED}; there {_are(others) if others else 'is no other pool'}")
 
 
 def check_here(config: Config, settings: Mapping[str, PoolSettings | None]) -> None:

@@ -29,7 +29,8 @@ from kernel_backend.errors import (
 )
 from kernel_backend.model.experiment import Submission
 from kernel_backend.model.ids import AttemptId
-from kernel_backend.model.reports import Delivery, Fact
+from kernel_backend.model.reports import Delivery, Fact, Note
+from kernel_backend.service.verbs import attempts
 from tests.api.served import TOKEN, Served, StillEngine, archive, report, started, submit, token_of
 from tests.support.world import until
 
@@ -331,6 +332,25 @@ def test_an_older_attempt_is_fenced(served, client, token):
     token_of(served, AttemptId(1, 1, 2))
     with pytest.raises(Fenced):
         client.deliver(KEY, token, Delivery())
+
+
+def test_the_token_of_an_attempt_ends_a_day_after_it(served, client, token, monkeypatch):
+    late = Note(number=2, at=2.0, text="late")
+    client.deliver(KEY, token, Delivery(records=(started(),)))
+    served.engine.end(KEY)
+    until(lambda: client.experiment(1).state == "completed", "it has ended")
+    assert client.deliver(KEY, token, Delivery(records=(late,))).accepted == 2, "its network has come back"
+    monkeypatch.setattr(attempts, "LATE_S", -1.0)
+    with pytest.raises(Fenced, match="is over: exit"):
+        client.deliver(KEY, token, Delivery(records=(late.model_copy(update={"number": 3}),), notes=("more",)))
+
+
+def test_launchers_of_an_attempt_write_so_many_notes(served, client, token, monkeypatch):
+    monkeypatch.setattr(attempts, "MOST_NOTES", 12)
+    for _ in range(3):
+        client.deliver(KEY, token, Delivery(notes=("one more",) * 5))
+    messages = [each for each in served.service._store.messages(0) if each.type == "note"]
+    assert len(messages) == 12
 
 
 def test_facts_of_a_trial_come_as_they_were_told(served, client):

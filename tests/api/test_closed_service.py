@@ -57,6 +57,12 @@ def test_a_submission_to_the_local_pool_is_refused_with_the_pools_that_there_are
     nothing_begins(served)
 
 
+def test_who_names_no_pool_is_not_told_of_one_that_they_named(two_pools: Any):
+    _, client = two_pools(pools={}, closed=True)
+    with pytest.raises(Conflict, match=r"^name a pool by --pool: this service runs no code .*; there is no other pool"):
+        submit(client)
+
+
 def test_what_names_no_pool_trains_elsewhere_and_nobody_is_shown_the_closed_one(closed: tuple[Served, Client]):
     served, client = closed
     submit(client)

@@ -280,6 +280,9 @@ def test_who_has_lost_the_right_to_submit_may_pause_and_stop_and_not_go_on(
         client["danielle"].pause(number)
         with pytest.raises(Forbidden, match="custom:daylight:submit"):
             client["danielle"].resume(number)
+        client["danielle"].set_priority(number, -3)
+        with pytest.raises(Forbidden, match="custom:daylight:submit"):
+            client["danielle"].set_priority(number, 0)
         client["danielle"].stop(number)
     finally:
         people["danielle"] = danielle

@@ -139,9 +139,11 @@ class Allocation:
         """Read the events that the holders have reported since the last call, and update the state of the gangs."""
         events, self._offset = read_lines(self.folder / EVENTS, self._offset)
         for event in events:
-            key, node = str(event.get("key", "")), int(event.get("node", 0))
+            key, node, at = str(event.get("key", "")), event.get("node", 0), event.get("at", 0.0)
+            if not isinstance(node, int) or not isinstance(at, int | float):  # holders run as the user
+                continue
             if event.get("event") == "begun":
-                self.begun.setdefault(node, float(event.get("at", 0.0)))
+                self.begun.setdefault(node, at)
             elif event.get("event") == "started":
                 self.started.add(key)
             elif event.get("event") == "ended":

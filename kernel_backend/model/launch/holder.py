@@ -33,9 +33,9 @@ class HolderEvent(Record):
 
     event: Literal["begun", "started", "ended", "closed"]
     at: float
-    key: str = ""  # name of the gang that has started or ended
+    key: str = Field("", max_length=500)  # name of the gang that has started or ended
     code: int | None = None  # exit code of its launcher; None if it never began
-    why: str = ""  # why the holder exits
+    why: str = Field("", max_length=2000)  # why the holder exits
 
 
 class HolderReport(Record):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import time
+from collections import Counter
 
 from kernel_backend.errors import Fenced, NotFound, Unauthenticated
 from kernel_backend.model.ids import AttemptId
@@ -15,21 +16,31 @@ from kernel_backend.service.context import Context
 from kernel_backend.service.loop.loop import Loop
 from kernel_backend.service.verbs.traces import TraceVerbs
 
+LATE_S = 86_400.0  # after its end, in which an attempt's token is still valid
+MOST_NOTES = 1000  # of the launchers of an attempt
+
 
 class AttemptVerbs:
     """Operations that the launchers of attempts call, each with the token of its attempt."""
 
     def __init__(self, context: Context, loop: Loop, traces: TraceVerbs) -> None:
         self._store, self._bus, self._loop, self._traces = context.store, context.bus, loop, traces
+        self._notes = Counter[AttemptId]()
 
     async def check(self, key: AttemptId, token: str) -> None:
-        """Raise Unauthenticated unless the token was issued for this attempt."""
+        """Raise Unauthenticated unless the token was issued for this attempt, and Fenced a day after its end.
+
+        What a lost gang has done before its end is taken for a day, should its network come back.
+        """
         try:
             known = await asyncio.to_thread(self._store.token_digest, key)
         except NotFound:
             raise Unauthenticated("this token is no attempt's") from None
         if not hmac.compare_digest(known, token_digest(token)):
             raise Unauthenticated("this token is no attempt's")
+        ended = (await asyncio.to_thread(self._store.attempt, key)).ended_at
+        if ended is not None and time.time() - ended > LATE_S:
+            raise Fenced(f"attempt {key} is over: exit")
 
     async def deliver(self, key: AttemptId, token: str, delivery: Delivery) -> Instruction:
         """Store records, such as metrics, that an attempt's launcher sends.
@@ -46,7 +57,8 @@ class AttemptVerbs:
                 await self._decide(key.experiment)
             self._bus.notify()
         await asyncio.to_thread(self._store.keep_measured, key, delivery, time.time())
-        for text in delivery.notes:
+        for text in delivery.notes[: MOST_NOTES - self._notes[key]]:
+            self._notes[key] += 1
             await asyncio.to_thread(self._store.note, key, text, time.time())
             self._bus.notify()
         trial = await asyncio.to_thread(self._store.trial, key.experiment, key.trial)

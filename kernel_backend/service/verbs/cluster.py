@@ -26,7 +26,7 @@ from kernel_backend.scheduler.requests import ANY_TRIAL, Allocation, Order, Requ
 from kernel_backend.scheduler.reservations import preemptible_at
 from kernel_backend.scheduler.run_lengths import Lengths
 from kernel_backend.scheduler.state import ClusterState
-from kernel_backend.service.access import visible
+from kernel_backend.service.access import may_continue, visible
 from kernel_backend.service.context import Context
 from kernel_backend.service.state.cluster_state import ClusterStateManager
 from kernel_backend.service.state.nodes import name_of
@@ -132,6 +132,8 @@ class ClusterVerbs:
         if not own:
             raise Forbidden(f"experiment #{before.number} is {before.owner}'s: you may look at it and not change it")
         _check_open(before)
+        if priority > (before.config.priority if before.priority is None else before.priority):
+            may_continue(who, before)
         if priority > highest:
             raise Forbidden(f"priority {priority}: you may request {highest} at most; an admin may give you more")
         config = before.config.model_copy(update={"priority": priority})

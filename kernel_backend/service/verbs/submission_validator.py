@@ -21,6 +21,7 @@ from kernel_backend.service.admission import (
     check_open,
     check_possible,
     check_searcher,
+    check_size,
     check_staging,
     check_workers,
     group_of,
@@ -64,6 +65,7 @@ class SubmissionValidator:
         never run, and Forbidden.
         """
         may_submit(who)
+        check_size(submission)
         submission = self._in_default_pool(submission)
         check_bounds(submission.config)
         if submission.rerun_of is not None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from kernel_backend.engines.allocations.lines import EVENTS, append_line
 from kernel_backend.engines.kubernetes.allocations import AllocationPods, PodAllocation, PodRecord
 from kernel_backend.engines.kubernetes.pods import pod_state
 from kernel_backend.model.launch.holder import HolderEvent, HolderReport
@@ -152,6 +153,15 @@ def test_an_allocation_is_over_once_none_of_its_pods_runs():
     assert not AllocationPods({0: ended, 1: runs}, {}).over(0.0, (), absent=False)
     assert not AllocationPods({}, {}).over(0.0, (), absent=False)  # as before they are seen for the first time
     assert AllocationPods({}, {}).over(0.0, (), absent=True)
+
+
+def test_what_a_holder_writes_beside_the_rules_is_left_out(tmp_path):
+    held = made(tmp_path)
+    start(held)
+    for line in ({"node": "x"}, {"node": None}, {"node": [0]}, {"at": "soon"}, {"event": {}}, {"code": "1"}):
+        append_line(tmp_path / EVENTS, **{"event": "begun", "at": 100.0, "node": 0} | line)
+    tell(held, "started")
+    assert (held.started, held.begun) == ({GANG}, {0: 100.0})
 
 
 def test_a_wrong_clock_of_a_node_neither_ends_an_allocation_nor_prolongs_it(tmp_path):
