@@ -73,7 +73,7 @@ class SnapshotHandler(AttemptHandler):
     async def get(self, key: str) -> None:
         """Return the snapshot of an attempt's experiment as a zip; needs the attempt's token."""
         self.set_header("Content-Type", "application/zip")
-        self.finish(await self.service.staging.snapshot(parse_attempt(key)))
+        await self.send(await self.service.staging.snapshot(parse_attempt(key)))
 
 
 class EnvironmentHandler(AttemptHandler):

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
+import os
 import re
 import time
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, cast
 
 from pydantic import ValidationError
 from tornado.http1connection import HTTP1Connection
@@ -17,7 +19,7 @@ from tornado.websocket import WebSocketHandler
 
 from kernel_backend import __version__
 from kernel_backend.api.body_memory import BODY_LIMIT, SNAPSHOT_LIMIT, BodyMemory
-from kernel_backend.api.connection_limits import UnauthenticatedConnections
+from kernel_backend.api.connection_limits import ConnectionsOfCallers, UnauthenticatedConnections
 from kernel_backend.errors import DaylightError, InvalidRequest, NotFound, OtherVersion, TooLarge, Unauthenticated
 from kernel_backend.identity.base import Browsers, Identity
 from kernel_backend.model import versions
@@ -28,6 +30,7 @@ from kernel_backend.model.versions import DEFAULTS, REQUEST, VERSION
 if TYPE_CHECKING:
     from kernel_backend.service.service import Service
 
+PIECE = 2**20  # bytes of a file that are sent at once
 LOOKS = ("GET", "HEAD", "OPTIONS")  # methods that change nothing
 
 _log = logging.getLogger(__name__)
@@ -51,6 +54,7 @@ class Activity:
     streams: set[WebSocketHandler] = field(default_factory=set)
     strangers: UnauthenticatedConnections = field(default_factory=UnauthenticatedConnections)
     bodies: BodyMemory = field(default_factory=BodyMemory)
+    connections: ConnectionsOfCallers = field(default_factory=ConnectionsOfCallers)
 
     def idle(self) -> float:
         """Return the seconds since the last request; 0 while a client streams messages."""
@@ -125,7 +129,14 @@ class AuthenticatedHandler(RequestHandler):
             await self.service.webhooks.seen(self.who)
         use: Activity = self.settings["use"]
         use.last = time.monotonic()
-        use.strangers.known(getattr(self.request.connection, "stream", None))
+        stream = getattr(self.request.connection, "stream", None)
+        use.strangers.known(stream)
+        if stream is not None:
+            use.connections.count(self._caller, stream)
+
+    @property
+    def _caller(self) -> str:
+        return self.who.name if self.who is not None else self.path_args[0]  # else an attempt, a check, an allocation
 
     def set_default_headers(self) -> None:
         """Set headers that prevent responses from being cached, framed or content-sniffed."""
@@ -244,10 +255,6 @@ class ApiHandler(AuthenticatedHandler):
             return self.body_limit
         return int(length)
 
-    @property
-    def _caller(self) -> str:
-        return self.who.name if self.who is not None else self.path_args[0]  # else an attempt, a check, an allocation
-
     def data_received(self, chunk: bytes) -> None:
         """Append a piece of the body to the buffer, up to the limit.
 
@@ -299,6 +306,14 @@ class ApiHandler(AuthenticatedHandler):
         """Reply with `answer` as JSON."""
         self.set_header("Content-Type", "application/json; charset=utf-8")
         self.finish(json_text(answer))
+
+    async def send(self, file: BinaryIO) -> None:
+        """Reply with the content of a file, of which one piece is in memory, however slow the client is."""
+        with file:
+            self.set_header("Content-Length", os.fstat(file.fileno()).st_size)
+            while piece := await asyncio.to_thread(file.read, PIECE):
+                self.write(piece)
+                await self.flush()
 
     def _too_large(self) -> TooLarge:
         return TooLarge(f"the body is larger than {self.body_limit // 2**20} MiB", limit=self.body_limit)

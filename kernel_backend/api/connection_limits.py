@@ -1,4 +1,4 @@
-"""Limit the connections to the HTTP server that are not authenticated: how long they last, and how many there are."""
+"""Limit the connections to the HTTP server: how long those of strangers last, and how many each caller may have."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import socket
 from collections import defaultdict
 from collections.abc import Hashable, Iterable
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from tornado.httpserver import HTTPServer
 from tornado.ioloop import IOLoop
@@ -20,6 +21,7 @@ from kernel_backend.api.body_memory import OF_PAGES
 from kernel_backend.peers import user_of
 
 STRANGERS = 256  # unauthenticated connections; fewer if the limit of open files is low
+OF_CALLER = 500  # connections of a user or a launcher
 HEADER_S = 30.0  # time for a connection to send the headers of a request
 FILES = 65_536  # largest limit of open files; a higher one slows down programs that close all descriptors
 REST_S = 0.5  # before the next try after `accept` has failed
@@ -83,6 +85,40 @@ class UnauthenticatedConnections:
     def _forget_closed(self) -> None:
         for stream in [each for each in self._open if each.closed()]:
             del self._open[stream]
+
+
+class ConnectionsOfCallers:
+    """Connections of users and launchers that have authenticated: at most `most` of each, or the oldest are closed.
+
+    So a user who keeps connections open, such as streams, takes the files of nobody else.
+    """
+
+    def __init__(self, most: int = OF_CALLER) -> None:
+        self._most = most
+        self._callers: WeakKeyDictionary[IOStream, str] = WeakKeyDictionary()
+        self._open: dict[str, WeakKeyDictionary[IOStream, None]] = {}  # by caller, oldest first
+
+    def count(self, caller: str, stream: IOStream) -> None:
+        """Count a connection for the caller of its newest request: a proxy may have one for several users."""
+        before = self._callers.get(stream)
+        if before == caller:
+            return
+        if before is not None:
+            self._open[before].pop(stream, None)
+        self._callers[stream] = caller
+        if caller not in self._open:
+            self._open = {each: theirs for each, theirs in self._open.items() if theirs}
+        theirs = self._open.setdefault(caller, WeakKeyDictionary())
+        theirs[stream] = None
+        if len(theirs) > self._most:
+            self._evict(theirs)
+
+    def _evict(self, theirs: WeakKeyDictionary[IOStream, None]) -> None:
+        for each in [each for each in theirs if each.closed()]:
+            del theirs[each]
+        for each in list(theirs)[: max(0, len(theirs) - self._most)]:
+            del theirs[each]
+            each.close()
 
 
 class LimitedServer(HTTPServer):

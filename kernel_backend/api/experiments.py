@@ -152,7 +152,8 @@ class ExportHandler(ApiHandler):
         """Export a trial's reports as CSV; for a search without a trial number, export its trials, one per row."""
         trial = self.maybe_integer("trial", least=1)
         found = await self.service.export(self.user, int(number), trial)
-        text = trials_csv(found.trials) if isinstance(found, SearchStatus) else metrics_csv(found)
+        lines = partial(trials_csv, found.trials) if isinstance(found, SearchStatus) else partial(metrics_csv, found)
+        text = await asyncio.to_thread(lines)  # there may be millions
         self.set_header("Content-Type", "text/csv; charset=utf-8")
         self.finish(text.encode())
 
@@ -237,9 +238,8 @@ class ArchiveHandler(ApiHandler):
 
     async def get(self, number: str) -> None:
         """Read the snapshot's archive: training definition, project files, description."""
-        data = await self.service.archive(self.user, int(number))
         self.set_header("Content-Type", "application/zip")
-        self.finish(data)
+        await self.send(await self.service.archive(self.user, int(number)))
 
 
 class PictureHandler(ApiHandler):

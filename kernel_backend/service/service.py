@@ -7,7 +7,7 @@ import contextlib
 import logging
 import time
 from collections.abc import AsyncGenerator, Sequence
-from typing import Any
+from typing import Any, BinaryIO
 
 from kernel_backend.confined import Confined
 from kernel_backend.engines.allocations.callers import CallingHolders
@@ -44,6 +44,7 @@ from kernel_backend.service.loop.idle_review import IdleReview
 from kernel_backend.service.loop.loop import Loop
 from kernel_backend.service.numbering import Numbering
 from kernel_backend.service.outbox.sender import OutboxSender
+from kernel_backend.service.owner_limit import READ_AT_ONCE, OwnerLimit
 from kernel_backend.service.retention import Retention
 from kernel_backend.service.state.requests import pools_of
 from kernel_backend.service.storage_limits import StorageLimits
@@ -101,9 +102,10 @@ class Service:
         self._curves = CurveReader(store)
         self._confined = Confined()
         self._retention = Retention(context)
-        self.checkpoints = CheckpointVerbs(store, storage, self._retention)
-        self.artifacts = ArtifactVerbs(store, workspaces)
-        self.compare = CompareVerbs(store, archive, storage, self._confined)
+        whole_files = OwnerLimit(READ_AT_ONCE, 2)
+        self.checkpoints = CheckpointVerbs(store, storage, self._retention, whole_files)
+        self.artifacts = ArtifactVerbs(store, workspaces, whole_files)
+        self.compare = CompareVerbs(store, archive, storage, self._confined, whole_files)
         self.numbering = Numbering(store, storage, workspaces, context.home)
         self._feed = WatcherFeed(store, self._bus)
         self._overviews = Overviews(store, archive, loop.cluster_state, loop.searches.notice)
@@ -304,10 +306,10 @@ class Service:
         experiment = await self._visible(who, number)
         return await asyncio.to_thread(self._preparation.info, experiment.owner, experiment.snapshot)
 
-    async def archive(self, who: Person, number: int) -> bytes:
-        """Return an experiment's snapshot as an archive of training definition, project files and description."""
+    async def archive(self, who: Person, number: int) -> BinaryIO:
+        """Return the open archive of an experiment's snapshot: training definition, project files and description."""
         experiment = await self._visible(who, number)
-        return await asyncio.to_thread(self._archive.get, experiment.snapshot)
+        return await asyncio.to_thread(self._archive.opened, experiment.snapshot)
 
     async def watch(self, who: Person, after: int, experiment: int | None) -> AsyncGenerator[str, None]:
         """Yield messages about experiments that the user may see, as JSON, without end.

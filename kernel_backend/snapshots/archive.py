@@ -14,7 +14,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 from kernel_backend.durable import replacing
 from kernel_backend.errors import DaylightError, InvalidDefinition, InvalidRequest, NotFound, TooLarge
@@ -127,9 +127,14 @@ class Archive:
 
     def get(self, id: str) -> bytes:
         """Return the bytes of the archive with this id; raise NotFound."""
+        with self.opened(id) as file:
+            return file.read()
+
+    def opened(self, id: str) -> BinaryIO:
+        """Open the archive with this id for reading; raise NotFound."""
         if not self.has(id):
             raise _missing(id)
-        return self._path(id).read_bytes()
+        return self._path(id).open("rb")
 
     def read(self, id: str, name: str) -> bytes:
         """Return the bytes of one file of an archive.

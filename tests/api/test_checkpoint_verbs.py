@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
+from kernel_backend.checkpoints.base import Manifest
 from kernel_backend.checkpoints.copy import copy_checkpoint
 from kernel_backend.checkpoints.directory import Directory
 from kernel_backend.client import Client
@@ -20,7 +23,7 @@ from kernel_backend.model.experiment import Keep, Metric
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.service.garbage import collect
 from tests.api.committed import commit, folder, names, spoil
-from tests.api.served import Served, ended, paused, submit, token_of
+from tests.api.served import TOKEN, Served, ended, paused, submit, token_of
 from tests.support.world import until
 
 BOB = Person(name="bob")
@@ -278,3 +281,27 @@ def test_a_part_goes_on_where_its_connection_broke(
     monkeypatch.setattr(served.service.checkpoints, "part", broken)
     assert b"".join(client.part(1, 1, "10-1", "model")) == expected
     assert asked == list(range(0, len(expected), 30))
+
+
+def test_parts_that_a_user_reads_leave_threads_to_others(
+    served: Served, client: Client, four: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each reads whole files before the first byte is sent: six take two of the service's threads."""
+    may_end, begun = threading.Event(), list[str]()
+
+    def slow(self: Directory, manifest: Manifest, name: str, offset: int = 0) -> Iterator[bytes]:
+        begun.append(name)
+        may_end.wait(60)
+        raise OSError("no bytes")
+
+    monkeypatch.setattr(Directory, "stream", slow)
+    url, headers = f"{served.url}/api/experiments/1/checkpoints/1/10-1/parts/", {"Authorization": f"Bearer {TOKEN}"}
+    part = httpx.get(url[:-7], headers=headers).json()["parts"][0]["name"]
+    with ThreadPoolExecutor(6) as readers:
+        answers = [readers.submit(httpx.get, url + part, headers=headers, timeout=90) for _ in range(6)]
+        until(lambda: len(begun) == 2, "two are read")
+        assert client.experiment(1).experiment.number == 1
+        assert len(begun) == 2
+        may_end.set()
+        assert {each.result(90).status_code for each in answers} == {503}
+    assert len(begun) == 6

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import resource
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from tornado.iostream import IOStream
 
 from kernel_backend import discovery
 from kernel_backend.api import body_memory, connection_limits
@@ -115,6 +117,42 @@ def test_bodies_of_a_user_have_a_limit_together(served: Served, monkeypatch: pyt
             assert "are not answered yet hold 1 MiB, of at most 1: send this one (1 MiB) again once they are" in said
             assert http.post("/api/gc", content=b"{" + b" " * 300_000).status_code == 400, "there is room for it"
     until(lambda: not held, "the connection is closed")
+
+
+def test_a_user_keeps_so_many_connections_open(served: Served) -> None:
+    """They could take all files of the service, by streams that nobody reads."""
+    served.use.connections._most = 3
+    head = f"GET /api/stream HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer {TOKEN}\r\n"
+    upgrade = (
+        "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: YQ==\r\n\r\n"
+    )
+    streams = [socket.create_connection(("127.0.0.1", served.port), timeout=20) for _ in range(5)]
+    for each in streams:
+        each.sendall((head + upgrade).encode())
+        assert each.recv(100).startswith(b"HTTP/1.1 101")
+    until(lambda: len(served.use.streams) == 3, "the oldest two are closed")
+    assert [is_open(each) for each in streams[2:]] == [True] * 3
+    with socket.create_connection(("127.0.0.1", served.port)) as stranger:
+        assert is_open(stranger)
+    for each in streams:
+        each.close()
+
+
+def test_a_proxys_connection_counts_for_the_user_of_its_newest_request() -> None:
+    limit = connection_limits.ConnectionsOfCallers(most=1)
+    pairs = [socket.socketpair() for _ in range(2)]
+
+    async def use() -> list[bool]:
+        shared, own = (IOStream(ours) for ours, _ in pairs)
+        for caller, stream in (("dave", shared), ("eve", shared), ("dave", own), ("dave", own)):
+            limit.count(caller, stream)
+        closed = [shared.closed(), own.closed()]
+        limit.count("dave", shared)
+        return [*closed, own.closed()]
+
+    assert asyncio.run(use()) == [False, False, True]
+    for each in (end for pair in pairs for end in pair):
+        each.close()
 
 
 def test_a_connection_that_says_nothing_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,14 +6,19 @@ import ast
 import hashlib
 import io
 import json
+import threading
 import zipfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import httpx
 import pytest
 
+from kernel_backend.snapshots.archive import pack
+from tests.api.people import FakeHub
 from tests.api.served import TOKEN, Served, StillEngine, archive
-from tests.support.world import DEFINITION
+from tests.support.world import DEFINITION, until
 
 HTTP = httpx.Client(timeout=120, trust_env=False, headers={"Authorization": f"Bearer {TOKEN}"})
 
@@ -162,3 +167,51 @@ def test_code_of_many_large_files_is_compared_without_the_service(served: Served
         answer = asked(served, packed.getvalue(), again=False, name="twins")
         numbers.append((answer.status_code, answer.json()["experiment"]["number"]))
     assert numbers == [(201, numbers[0][1]), (200, numbers[0][1])]
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"cwd": "/" * 5_000}, "cwd: String should have at most 4096 characters"),
+        ({"notebook": "a" * 5_000}, "notebook: String should have at most 4096 characters"),
+        ({"python": "p" * 5_000}, "python: String should have at most 4096 characters"),
+        (
+            {"params": {"lr": "x" * 600_000}},
+            "this submission has 587 KiB of settings and hyperparameters, of at most 512",
+        ),
+    ],
+)
+def test_texts_that_lists_repeat_have_a_limit(served: Served, more: dict[str, object], said: str) -> None:
+    answer = asked(served, archive()[1], **more)
+    assert answer.status_code in (400, 413)
+    assert said in answer.json()["message"]
+
+
+def test_archives_of_a_user_are_unpacked_one_by_one_and_leave_threads_to_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Six uploads wait for their check, and take two threads of the service's."""
+    may_end, begun = threading.Event(), list[bytes]()
+
+    def slow(data: bytes) -> None:
+        begun.append(data)
+        may_end.wait(60)
+
+    monkeypatch.setattr("kernel_backend.snapshots.archive.check", slow)
+    served = Served(tmp_path, StillEngine(), identity=FakeHub())
+    archives = [pack({"definition.py": f"x = {number}\n".encode()}) for number in range(6)]
+    with ThreadPoolExecutor(12) as uploads:
+        clients = [served.client(name) for name in ("dave", "danielle", "eve")]
+        done = [
+            uploads.submit(client.upload_snapshot, *each)
+            for client, mine in zip(clients, (archives[:3], archives[3:5], archives[5:]), strict=True)
+            for each in mine
+        ]
+        until(lambda: len(begun) == 2, "two are checked")
+        assert clients[0].experiments() == []
+        assert len(begun) == 2
+        may_end.set()
+        for each in done:
+            each.result(60)
+    assert len(begun) == 6
+    served.stop()

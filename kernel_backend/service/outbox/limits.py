@@ -1,36 +1,18 @@
-"""Limit how much of the outbox one user can take: messages that are being sent, tests, and mails with links."""
+"""Limit how often a user has webhooks tested, and mails with links sent."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from math import ceil
 from time import monotonic
-from weakref import WeakValueDictionary
 
 from kernel_backend.errors import Conflict
-from kernel_backend.service.outbox.base import AT_ONCE, PER_OWNER
 
 MOST_TESTS = 5
 TESTS_S = 60.0
 MOST_LINKS, MOST_LINKS_TO_ONE = 5, 3  # mails with a link that confirms an address, by user and to one address
 LINKS_S = 86_400.0
-
-
-class SendLimit:
-    """Limit of messages that are being sent: at most `AT_ONCE` in all, and `PER_OWNER` of an owner's webhooks."""
-
-    def __init__(self) -> None:
-        self._all = asyncio.Semaphore(AT_ONCE)
-        self._owners: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
-
-    @asynccontextmanager
-    async def of(self, owner: str) -> AsyncIterator[None]:
-        """Wait until a message may be sent to a webhook of this owner."""
-        own = self._owners.setdefault(owner, asyncio.Semaphore(PER_OWNER))
-        async with own, self._all:
-            yield
 
 
 class _Rate:

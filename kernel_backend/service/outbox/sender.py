@@ -14,9 +14,10 @@ from kernel_backend.model.webhooks.records import Notice, StoredWebhook
 from kernel_backend.model.webhooks.rules import check_url, must_be_confirmed, reason_off, redacted, unconfirmed
 from kernel_backend.retry import RetryPolicy
 from kernel_backend.service.notifier import Notifier, wait_for
-from kernel_backend.service.outbox.base import NotDelivered, Transport
+from kernel_backend.service.outbox.base import AT_ONCE, PER_OWNER, NotDelivered, Transport
 from kernel_backend.service.outbox.config import OutboxConfig
-from kernel_backend.service.outbox.limits import LinkLimit, SendLimit, TestLimit
+from kernel_backend.service.outbox.limits import LinkLimit, TestLimit
+from kernel_backend.service.owner_limit import OwnerLimit
 from kernel_backend.store.base import Store, StoreUnavailable
 
 LOOK_S = 1.0  # between looks at the outbox, at least
@@ -38,7 +39,7 @@ class OutboxSender:
         self._url, self._links = config.public_url, LinkLimit()
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._again: dict[int, asyncio.Event] = {}  # set to retry a webhook now
-        self._sending = {transport: SendLimit() for transport in self._transports.values()}
+        self._sending = {transport: OwnerLimit(AT_ONCE, PER_OWNER) for transport in self._transports.values()}
         self._tests = TestLimit()
 
     async def run(self) -> None:

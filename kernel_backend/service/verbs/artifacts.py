@@ -13,6 +13,7 @@ from kernel_backend.model.artifacts import Artifact
 from kernel_backend.model.cluster.people import Person
 from kernel_backend.model.states import HOLDING_SLOTS
 from kernel_backend.service.access import visible
+from kernel_backend.service.owner_limit import OwnerLimit
 from kernel_backend.store.base import Store
 from kernel_backend.workspaces.base import Contents, Workspace, Workspaces
 
@@ -28,8 +29,8 @@ class Opened(NamedTuple):
 class ArtifactVerbs:
     """Operations on artifacts, whose records are in the store and whose files are in the owner's workspace."""
 
-    def __init__(self, store: Store, workspaces: Workspaces) -> None:
-        self._store, self._workspaces = store, workspaces
+    def __init__(self, store: Store, workspaces: Workspaces, whole_files: OwnerLimit) -> None:
+        self._store, self._workspaces, self._whole_files = store, workspaces, whole_files
 
     async def listed(self, who: Person, number: int) -> list[Artifact]:
         """Return the artifacts of all trials of an experiment, by trial and name; raises NotFound."""
@@ -44,7 +45,8 @@ class ArtifactVerbs:
         experiment = await visible(self._store, who, number)
         artifact = await asyncio.to_thread(self._store.artifact, number, trial, name)
         workspace = self._workspaces.of(experiment.owner)
-        contents = await asyncio.to_thread(self._contents, workspace, artifact, number)
+        async with self._whole_files.of(who.name):  # every byte is read before the first is sent
+            contents = await asyncio.to_thread(self._contents, workspace, artifact, number)
         return Opened(artifact, contents.size, _passed(contents.pieces))
 
     def _contents(self, workspace: Workspace, artifact: Artifact, number: int) -> Contents:

@@ -17,6 +17,7 @@ from kernel_backend.model.views.overview import CheckpointInfo
 from kernel_backend.service.access import changeable, visible
 from kernel_backend.service.audit import audit_entry, keep_audit_entry
 from kernel_backend.service.garbage import collect, reasons, trial_checkpoints
+from kernel_backend.service.owner_limit import OwnerLimit
 from kernel_backend.service.retention import Retention
 from kernel_backend.service.verification import VerificationCache
 from kernel_backend.store.base import Store
@@ -35,7 +36,8 @@ class CheckpointVerbs:
     Each operation reads the checkpoint storage, since the database does not have the list of checkpoints.
     """
 
-    def __init__(self, store: Store, storage: CheckpointStorage, retention: Retention) -> None:
+    def __init__(self, store: Store, storage: CheckpointStorage, retention: Retention, whole_files: OwnerLimit) -> None:
+        self._whole_files = whole_files
         self._store, self._storage, self._retention = store, storage, retention
         self._verified = VerificationCache()
         # One request at a time verifies checkpoints of an owner, to leave the disks to other work.
@@ -77,7 +79,8 @@ class CheckpointVerbs:
             there = ", ".join(part.name for part in manifest.parts)
             raise NotFound(f"checkpoint {checkpoint} of {number}.{trial} has no part {name}; it has {there}")
         try:
-            stream = await _asked(place.stream, manifest, name, offset)
+            async with self._whole_files.of(who.name):  # every byte is read before the first is sent
+                stream = await _asked(place.stream, manifest, name, offset)
         except CheckpointDamaged as damage:
             self._verified.remember(place, manifest, damage.message)
             raise

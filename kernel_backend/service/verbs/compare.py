@@ -23,6 +23,7 @@ from kernel_backend.model.facts import known
 from kernel_backend.model.snapshot import CAPTURED, DATA, Snapshot
 from kernel_backend.model.trial import BEFORE
 from kernel_backend.service.access import sees, visible
+from kernel_backend.service.owner_limit import OwnerLimit
 from kernel_backend.service.parsing import causes_of, unread
 from kernel_backend.snapshots.archive import UNREADABLE, Archive
 from kernel_backend.store.base import Store
@@ -33,16 +34,20 @@ REMEMBERED = 16  # snapshots in the cache: an archive never changes
 class CompareVerbs:
     """Read-only operations that compare experiments."""
 
-    def __init__(self, store: Store, archive: Archive, storage: CheckpointStorage, confined: Confined) -> None:
+    def __init__(
+        self, store: Store, archive: Archive, storage: CheckpointStorage, confined: Confined, whole_files: OwnerLimit
+    ) -> None:
+        self._whole_files = whole_files
         self._store, self._archive, self._storage, self._confined = store, archive, storage, confined
         self._submitted = lru_cache(REMEMBERED)(self._read)
 
     async def diff(self, who: Person, a: int, b: int) -> Diff:
         """Return the differences between two experiments that the user may see; raises NotFound."""
         before, after = await visible(self._store, who, a), await visible(self._store, who, b)
-        old, new = await asyncio.to_thread(lambda: (self._side(before), self._side(after)))
-        found = await self._confined.call(who.name, diff, old, new)
-        return await asyncio.to_thread(self._with_tensor, found, old, new)
+        async with self._whole_files.of(who.name):
+            old, new = await asyncio.to_thread(lambda: (self._side(before), self._side(after)))
+            found = await self._confined.call(who.name, diff, old, new)
+            return await asyncio.to_thread(self._with_tensor, found, old, new)
 
     async def history(self, who: Person, search: str | None, limit: int) -> list[HistoryEntry]:
         """Return the user's experiments, newest first, each with its differences from the previous one.

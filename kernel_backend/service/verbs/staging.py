@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import BinaryIO, TypeVar
 from weakref import WeakValueDictionary
 
 from kernel_backend.errors import Fenced, InvalidRequest, NotFound, PlaceUnavailable, TooLarge
@@ -50,11 +50,11 @@ class Staging:
         folder = await self.open(key)
         return await asyncio.to_thread((folder.path / "job.json").read_bytes)
 
-    async def snapshot(self, key: AttemptId) -> bytes:
-        """Return the archive of an attempt's code; raises NotFound, and Fenced if the attempt is over."""
+    async def snapshot(self, key: AttemptId) -> BinaryIO:
+        """Return the open archive of an attempt's code; raises NotFound, and Fenced if the attempt is over."""
         await self.open(key)
         experiment = await asyncio.to_thread(self._store.experiment, key.experiment)
-        return await asyncio.to_thread(self._archive.get, experiment.snapshot)
+        return await asyncio.to_thread(self._archive.opened, experiment.snapshot)
 
     async def write(self, key: AttemptId, name: str, offset: int, data: bytes) -> StagedFile:
         """Append `data` to the log `name` of an attempt, or replace the small JSON file `name` by it.

@@ -14,8 +14,11 @@ from kernel_backend.service.context import Context
 from kernel_backend.service.duplicates import DuplicateFinder
 from kernel_backend.service.environments import Preparation
 from kernel_backend.service.numbering import Numbering
+from kernel_backend.service.owner_limit import OwnerLimit
 from kernel_backend.service.verbs.submission_validator import SubmissionValidator
 from kernel_backend.store.base import NewExperiment
+
+UNPACKED_AT_ONCE = 2  # archives, which take a thread and a core for seconds to be checked
 
 
 class SubmissionVerbs:
@@ -34,7 +37,7 @@ class SubmissionVerbs:
         self._store, self._archive = context.store, context.archive
         self._validator, self._duplicates, self._preparation = validator, duplicates, preparation
         self._numbering, self._overview, self._changed = numbering, overview, changed
-        self._submitting = asyncio.Lock()
+        self._submitting, self._unpacking = asyncio.Lock(), OwnerLimit(UNPACKED_AT_ONCE, 1)
 
     async def has_snapshot(self, id: str) -> bool:
         """Return whether the archive holds this snapshot."""
@@ -47,7 +50,7 @@ class SubmissionVerbs:
         """
         may_submit(who)
         if not await asyncio.to_thread(self._archive.has, id):
-            async with self._validator.storing(who.name, len(data)):
+            async with self._unpacking.of(who.name), self._validator.storing(who.name, len(data)):
                 await asyncio.to_thread(self._archive.put, id, data, who.name)
 
     async def made_by(self, who: Person, request: str | None) -> Overview | None:
