@@ -12,7 +12,7 @@ from tests.browser.lab import Lab
 from tests.browser.notebooks import LOAD, Gate, write
 from tests.browser.view import LATE
 
-pytestmark = [pytest.mark.browser, pytest.mark.distributed, pytest.mark.notebook, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.browser, pytest.mark.distributed, pytest.mark.notebook]
 
 LOOP = """%%dlsubmit --again --rehearse --slots 1 --threads 1 --checkpoint-every 1steps
 import os, time

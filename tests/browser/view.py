@@ -8,7 +8,7 @@ from playwright.sync_api import Locator, expect
 
 from tests.support.world import until
 
-SOON, LATE = 60_000, 180_000  # milliseconds: for the page alone; where something is to be started or trained
+SOON, LATE = 120_000, 600_000  # milliseconds: for the page alone; where something is to be started or trained
 # What observes sizes hears of a new one in the first frame, and has drawn in the next.
 FRAMES = """async () => {
   for (let frame = 0; frame < 3; frame++) await new Promise(requestAnimationFrame);

@@ -27,6 +27,7 @@ from kernel_backend.model.reports import Committed, Note, Report, SpoolRecord, S
 from kernel_backend.model.resources import Share
 from kernel_backend.model.snapshot import Environment, Piece, Snapshot
 from kernel_backend.model.trial import Failure
+from tests.support.patience import starvation
 from tests.support.spools import read_after
 
 PATIENCE_S = 120  # until a gang that does not end is a failed test
@@ -234,9 +235,9 @@ class Attempt:
 
     def wait(self, happened: Any) -> None:
         """Wait until `happened()` is true; on a timeout, fail with the ranks' logs."""
-        deadline = time.monotonic() + PATIENCE_S
+        begun = time.monotonic()
         while not happened():
-            assert time.monotonic() < deadline, self.logs()
+            assert time.monotonic() - begun < PATIENCE_S * starvation(), self.logs()
             time.sleep(0.02)
 
     def reaches(self, step: int) -> Attempt:

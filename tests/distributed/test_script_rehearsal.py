@@ -10,7 +10,7 @@ import pytest
 
 from kernel_backend.model.reports import Guarantee
 
-pytestmark = [pytest.mark.distributed, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.distributed
 
 PATIENCE_S = 800  # up to three processes import torch, one after the other, at a low priority
 

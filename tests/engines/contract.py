@@ -23,14 +23,13 @@ from kernel_backend.model.launch.launch_spec import LaunchSpec, token_digest
 from kernel_backend.model.reports import SpoolPosition
 from kernel_backend.model.states import Outcome
 from tests.support.builders import share
-
-PATIENCE_S = 120.0
+from tests.support.patience import PATIENCE_S, starvation
 
 
 async def until(condition, what: str):
     """Wait until an awaitable condition is true, and return its value."""
-    deadline = time.monotonic() + PATIENCE_S
-    while time.monotonic() < deadline:
+    begun = time.monotonic()
+    while time.monotonic() - begun < PATIENCE_S * starvation():
         value = await condition()
         if value:
             return value

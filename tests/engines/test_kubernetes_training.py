@@ -140,7 +140,6 @@ def shared(site, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedSit
         made.close()
 
 
-@pytest.mark.timeout(600)
 @pytest.mark.long
 def test_an_elastic_gang_gives_a_node_to_anothers_pod_and_takes_it_again(site, shared):
     _, stub, _ = site

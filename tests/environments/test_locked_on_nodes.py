@@ -12,7 +12,7 @@ from tests.environments.index import needs_index
 from tests.support.staged_site import POOL, Site, staged_site
 from tests.support.world import DEFINITION
 
-pytestmark = [pytest.mark.distributed, pytest.mark.long, needs_index, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.distributed, pytest.mark.long, needs_index]
 
 TELLING = "import sys\nprint('python', sys.prefix)\n"
 OFFLINE = {**POOL, "extra": ["--export=ALL,UV_OFFLINE=1,UV_FIND_LINKS=/nowhere"]}  # variables of the jobs alone

@@ -14,7 +14,7 @@ from kernel_backend.model.environments import packages
 from tests.environments.index import needs_index
 from tests.support.world import DEFINITION, World, until
 
-pytestmark = [pytest.mark.distributed, needs_index, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.distributed, needs_index]
 
 
 @pytest.fixture(scope="module")

@@ -24,6 +24,7 @@ from websockets.sync.client import connect
 
 from kernel_backend import discovery
 from kernel_backend.client import Client
+from tests.support.patience import starvation
 from tests.support.ports import free_ports
 
 T = TypeVar("T")
@@ -162,9 +163,9 @@ class Hub:
 
     def until(self, look: Callable[[], T], what: str) -> T:
         """Wait until a condition is true, and return its value."""
-        deadline = time.monotonic() + SOON_S
+        begun = time.monotonic()
         while not (found := look()):
-            assert time.monotonic() < deadline, f"did not happen: {what}\n{self.log[-3000:]}"
+            assert time.monotonic() - begun < SOON_S * starvation(), f"did not happen: {what}\n{self.log[-3000:]}"
             assert self._process is None or self._process.poll() in (None, -signal.SIGKILL), self.log
             time.sleep(0.1)
         return found

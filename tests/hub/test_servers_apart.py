@@ -19,7 +19,7 @@ from tests.hub.hub import ROOT, Hub, Notebook
 from tests.support import server_apart
 from tests.support.world import until
 
-pytestmark = [pytest.mark.distributed, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.distributed
 
 SPAWNER = """
 from jupyterhub.spawner import SimpleLocalProcessSpawner

@@ -15,7 +15,7 @@ Executed = Callable[..., list[Any]]
 
 CELL_S = 600  # searches and two slots take their time
 
-pytestmark = [pytest.mark.long, pytest.mark.notebook, pytest.mark.distributed, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.long, pytest.mark.notebook, pytest.mark.distributed]
 
 
 def text(cell: Any) -> str:

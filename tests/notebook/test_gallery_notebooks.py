@@ -17,7 +17,7 @@ from tests.support.tensorflow import kernel_of_tensorflow
 CELL_S = 200
 FEWER = {"text": [("--epochs 4", "--epochs 2")]}
 
-pytestmark = [pytest.mark.long, pytest.mark.notebook, pytest.mark.distributed, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.long, pytest.mark.notebook, pytest.mark.distributed]
 
 
 @pytest.fixture

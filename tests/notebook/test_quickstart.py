@@ -14,7 +14,7 @@ from tests.support.world import until
 
 DEMO = Path(__file__).parents[2] / "scripts" / "demo.py"
 
-pytestmark = [pytest.mark.notebook, pytest.mark.distributed, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.notebook, pytest.mark.distributed]
 
 
 @pytest.fixture(scope="module")

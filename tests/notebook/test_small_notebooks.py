@@ -16,7 +16,7 @@ from tests.notebook.conftest import BINDER
 from tests.support.tensorflow import kernel_of_tensorflow
 from tests.support.world import World
 
-pytestmark = [pytest.mark.notebook, pytest.mark.distributed, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.notebook, pytest.mark.distributed]
 
 CELL_S = 300
 # What makes each training small: what its notebook says, and what it says here.

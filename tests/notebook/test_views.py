@@ -15,7 +15,8 @@ from jupyter_client.blocking.client import BlockingKernelClient
 from jupyter_ext.views import MIME_TYPE
 from kernel_backend.errors import NotFound
 from tests.notebook.cells import Kernel, Run, error, shown
-from tests.support.world import DEFINITION, PATIENCE_S, World, until
+from tests.support.patience import PATIENCE_S, starvation, until
+from tests.support.world import DEFINITION, World
 
 pytestmark = pytest.mark.notebook
 
@@ -57,9 +58,9 @@ class Page:
 
     def until(self, true: Callable[[], object], what: str) -> None:
         """Receive messages until a condition is true."""
-        deadline = time.monotonic() + PATIENCE_S
+        begun = time.monotonic()
         while not true():
-            assert time.monotonic() < deadline, f"did not happen: {what}"
+            assert time.monotonic() - begun < PATIENCE_S * starvation(), f"did not happen: {what}"
             try:
                 self._hear(self.client.get_iopub_msg(timeout=0.2))
             except Empty:

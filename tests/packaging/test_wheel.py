@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = [pytest.mark.packaging, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.packaging
 
 ROOT = Path(__file__).parents[2]
 TOTAL = 280_000  # bytes of JavaScript and style, most of which a page loads when it is needed

@@ -11,7 +11,7 @@ from kernel_backend.definition.script.parts import PART
 from tests.support.submitted import submit_program
 from tests.support.world import World, until
 
-pytestmark = [pytest.mark.distributed, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.distributed
 
 PATIENCE_S = 600.0  # five starts of a rank, one after the other
 

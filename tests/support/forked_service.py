@@ -14,7 +14,7 @@ from typing import IO
 import psutil
 
 from kernel_backend.app import main
-from tests.support.patience import PATIENCE_S
+from tests.support.patience import PATIENCE_S, starvation
 
 # Not a fork of the test process, whose other threads may hold locks.
 _CONTEXT = multiprocessing.get_context("forkserver")
@@ -63,7 +63,7 @@ class ForkedService:
 
     def wait(self) -> int:
         """Wait for its end, and return its exit code."""
-        self._process.join(PATIENCE_S)
+        self._process.join(PATIENCE_S * starvation())
         assert self._process.exitcode is not None
         return self._process.exitcode
 

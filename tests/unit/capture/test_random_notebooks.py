@@ -7,7 +7,7 @@ import pytest
 from jupyter_ext.capture.follow import abstract_objects
 from tests.torture.notebooks import run
 
-pytestmark = [pytest.mark.many, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.many
 
 
 def test_a_job_sees_what_the_kernel_saw_in_300_random_notebooks():
