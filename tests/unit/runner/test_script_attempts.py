@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from kernel_backend.model.reports import Guarantee
 from kernel_backend.runner.forms.script.training import ScriptTraining
 from tests.support.script_attempts import Job
 from tests.support.script_runs import run
@@ -56,6 +57,62 @@ def test_a_program_presumed_from_the_start_begins_anew_after_a_kill(tmp_path: Pa
     second = job.run()
     assert (second.code, second.started.resumed_from) == (0, None), second.log
     assert second.log == plain(tmp_path, QUEUE)
+
+
+# A library that calls the program back, and goes on with its own objects.
+LIBRARY = """
+class Study:
+    def __init__(self, values=()):
+        self.values, self.reported = list(values), []
+    def optimize(self, objective, trials):
+        for number in range(trials):
+            trial = Trial(self, number)
+            self.values.append((objective(trial), trial.last))
+class Reduced(Study):
+    def __reduce__(self):
+        return Reduced, (self.values,)
+class Trial:
+    __slots__ = ("study", "number", "last")
+    def __init__(self, study, number):
+        self.study, self.number, self.last = study, number, None
+    def report(self, value):
+        self.last = value
+        self.study.reported.append(value)
+"""
+SEARCH = """
+import searching, torch
+from torch import nn
+torch.manual_seed(0)
+def objective(trial):
+    model = nn.Linear(4, 1)
+    opt = torch.optim.SGD(model.parameters(), lr=0.1 / (1 + trial.number))
+    for step in range(4):
+        loss = model(torch.randn(8, 4)).square().mean()
+        loss.backward()
+        opt.step()
+        opt.zero_grad()
+        trial.report(loss.item())
+    return loss.item()
+study = searching.KIND()
+study.optimize(objective, 3)
+print(study.values, study.reported)
+"""
+
+
+@pytest.mark.parametrize(("kind", "begins"), [("Study", "3-1"), ("Reduced", None)])
+def test_an_object_that_a_calling_library_holds_stays_one_object_or_is_told(tmp_path: Path, monkeypatch, kind, begins):
+    (tmp_path / "library").mkdir()
+    (tmp_path / "library" / "searching.py").write_text(LIBRARY)
+    monkeypatch.syspath_prepend(tmp_path / "library")
+    source = SEARCH.replace("KIND", kind)
+    job = Job(tmp_path / "job", source, options={"epochs": 4})
+    first = job.run(killed_at=3)
+    guarantees = [each.text for each in first.records if isinstance(each, Guarantee)]
+    why = "study is also held by functions of its library, which call the loop"
+    assert guarantees == ([] if begins else [f"presumed from the start, with the same bits: {why}"])
+    second = job.run()
+    assert (second.code, second.started.resumed_from) == (0, begins), second.log
+    assert second.log == plain(tmp_path, source)
 
 
 # In its fifth step it makes an object of a class that a later process does not find, and goes on without it.

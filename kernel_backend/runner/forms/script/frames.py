@@ -58,6 +58,24 @@ def program_frames(frame: FrameType | None, builtins: Mapping[str, Any]) -> list
     return found[::-1]
 
 
+def held_by_libraries(frame: FrameType | None, builtins: Mapping[str, Any]) -> dict[int, Any]:
+    """Return, by `id()`, the values in the local variables of library functions that have called the program back.
+
+    Their frames are on the stack between those of the program, such as a hyperparameter search that calls an objective.
+    `builtins` is the dict that only the program's modules have; `frame` is the innermost running function.
+    """
+    between: list[FrameType] = []
+    found: dict[int, Any] = {}
+    while frame is not None:
+        if frame.f_builtins is builtins:
+            found |= {id(value): value for each in between for value in each.f_locals.values()}
+            between = []
+        elif not str(frame.f_globals.get("__name__", "")).startswith("kernel_backend."):
+            between.append(frame)
+        frame = frame.f_back
+    return found
+
+
 def names(namespace: Mapping[str, Any]) -> dict[str, Any]:
     """Return the variables in a namespace with their values, without names that Python itself defines there."""
     return {name: value for name, value in namespace.items() if name not in _OWN}

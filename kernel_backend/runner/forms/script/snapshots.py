@@ -26,6 +26,7 @@ class Snapshot:
 
     graph: bytes
     blobs: Blobs
+    copied: Sequence[str] = ()  # objects that a restart would have twice: the program another one than a library
 
 
 class Snapshots:
@@ -67,10 +68,11 @@ class Snapshots:
         pickling.
         """
         namespaces = self._namespaces()
-        writer = self._writer(namespaces)
+        held = frames.held_by_libraries(frame, self._builtins)
+        writer = GraphWriter(namespaces, self._setup, self._versions_for(namespaces), held=held)
         random_states = RandomStates().state_dict()
         graph = writer.write(self._roots(namespaces, frame, items), {"random": random_states, **more})
-        return Snapshot(graph, writer.blobs)
+        return Snapshot(graph, writer.blobs, writer.copied)
 
     def restore(
         self,
@@ -111,9 +113,6 @@ class Snapshots:
 
     def _namespaces(self) -> dict[str, dict[str, Any]]:
         return frames.program_modules(self._builtins, self._main, self._foreign)
-
-    def _writer(self, namespaces: Mapping[str, dict[str, Any]]) -> GraphWriter:
-        return GraphWriter(namespaces, self._setup, self._versions_for(namespaces))
 
     def _versions_for(self, namespaces: Mapping[str, dict[str, Any]]) -> Versions | None:
         if namespaces.keys() != self._modules:  # a module was imported

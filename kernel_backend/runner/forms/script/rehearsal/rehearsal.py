@@ -128,6 +128,14 @@ class Rehearsal:
             self._requested = True
             self._training.request_checkpoint()
 
+    def begin_anew(self, why: str) -> None:
+        """Let restarts begin the program from its start from now on, for the reason `why`."""
+        self._active, self._rung, self._why = False, "start", why
+        self._give_up()
+        self._training.set_aside_checkpoints()
+        self._judge("start")
+        self._rank.say_guarantee(f"presumed {self._guarantee()}")
+
     def close(self) -> None:
         """Kill the process of a running rehearsal, and start no other rehearsal."""
         self._active = False

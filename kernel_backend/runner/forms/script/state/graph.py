@@ -8,6 +8,7 @@ before its first training loop, is not stored but referred to by path and digest
 
 from __future__ import annotations
 
+import copyreg
 import functools
 import importlib
 import io
@@ -15,7 +16,7 @@ import pickle
 import random
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping
-from types import CellType, FunctionType, GeneratorType, MethodType, ModuleType
+from types import CellType, FunctionType, GeneratorType, MappingProxyType, MethodType, ModuleType
 from typing import Any
 
 import torch
@@ -57,13 +58,17 @@ class GraphWriter(pickle.Pickler):
         setup: SetupData | None = None,
         versions: Versions | None = None,
         trial: bool = False,
+        held: Mapping[int, Any] = MappingProxyType({}),
     ) -> None:
         """Set up the pickler for one program.
 
         `namespaces` are those of the program's modules, whose functions and classes are the user's. `setup` has the
         digests of the data that existed before the first training loop; None to record them. `versions` caches digests
-        of tensors. A `trial` only checks whether objects can be pickled.
+        of tensors. A `trial` only checks whether objects can be pickled. `held` has, by `id()`, what running functions
+        of libraries hold: a restart writes into these objects, too.
         """
+        self._of_frames = dict.fromkeys(held, True)  # False for what these objects hold
+        self.copied: list[str] = []  # names of such objects into which it cannot write
         self._buffer = io.BytesIO()
         super().__init__(self._buffer, protocol=5)
         self.blobs: Blobs = {}
@@ -361,6 +366,8 @@ class GraphWriter(pickle.Pickler):
         self._within(obj, place)
         if self._trial:
             self._writable[id(obj)] = obj  # if the whole trial succeeds
+        if place is not None and id(obj) in self._of_frames and not isinstance(obj, _BUILT_IN) and self._can_write(obj):
+            return self._in_place(obj, place)
         if self._trial or kind in _SAVED or isinstance(obj, _BUILT_IN):  # a container must always be saved
             return NotImplemented
         if not self._can_write(obj):
@@ -369,6 +376,23 @@ class GraphWriter(pickle.Pickler):
             return (reading.tombstone, (told(path), kind.__name__)) if anew else self.live(obj, path)
         if kind.__module__ in ("builtins", "collections", "random", "datetime", "pathlib", "numpy", "argparse"):
             _SAVED.add(kind)
+        return NotImplemented
+
+    def _in_place(self, obj: Any, path: Path) -> Reduced:
+        """Return how to pickle a library's object so that a restart writes its state into the object at the same path.
+
+        That is possible if its class is reduced as plain Python classes are. Another object is copied; that is noted,
+        unless it is equal by its value, as those that never change are.
+        """
+        made, arguments, state, *items = (*obj.__reduce_ex__(4), None, None, None)[:5]
+        if made is copyreg.__newobj__ and arguments == (type(obj),) and items == [None, None]:  # type: ignore[attr-defined]
+            for name, value in state.items() if isinstance(state, dict) else ():
+                self.at(value, path, name)
+                self._of_frames.setdefault(id(value), False)
+            return reading.shared, (path, type(obj)), state, None, None, reading.fill_shared
+        changes = type(obj).__hash__ in (None, object.__hash__)  # type: ignore[comparison-overlap]
+        if changes and self._of_frames[id(obj)]:
+            self.copied.append(told(path))
         return NotImplemented
 
     def _can_write(self, obj: Any) -> bool:

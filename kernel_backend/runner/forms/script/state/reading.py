@@ -7,6 +7,7 @@ program unchanged.
 
 from __future__ import annotations
 
+import copyreg
 import importlib
 import io
 import pickle
@@ -237,6 +238,29 @@ def new(path: Path | None, kind: type) -> Any:
     """Return the program's instance of class `kind` at a path; if there is none, a new one without attributes."""
     found = _reader[-1].adopt(path, kind)
     return object.__new__(kind) if found is NOTHING else found
+
+
+def shared(path: Path | None, kind: type) -> Any:
+    """Return the library's object of class `kind` at a path, which functions of the library hold, or a new one."""
+    found = _reader[-1].adopt(path, kind)
+    return copyreg.__newobj__(kind) if found is NOTHING else found  # type: ignore[attr-defined]
+
+
+def fill_shared(owner: Any, state: Any) -> None:
+    """Register that `apply` gives a library's object its state, in the way of its class."""
+
+    def now() -> None:
+        if hasattr(owner, "__setstate__"):
+            owner.__setstate__(state)
+            return
+        attributes, slots = state if isinstance(state, tuple) else (state, None)
+        if attributes is not None:
+            owner.__dict__.clear()
+            owner.__dict__.update(attributes)
+        for name, value in (slots or {}).items():
+            setattr(owner, name, value)
+
+    _reader[-1].later(now)
 
 
 def made_module(path: Path | None) -> ModuleType:
