@@ -36,6 +36,11 @@ _HOROVOD = """
 import json, horovod, horovod.torch as hvd
 print(json.dumps([horovod.__version__, bool(hvd.gloo_built()), bool(hvd.nccl_built())]))
 """
+_NAMESPACES = """
+import json
+from kernel_backend.runner.past.namespace import why_not
+print(json.dumps([why_not()]))
+"""
 
 
 @dataclass(frozen=True)
@@ -69,6 +74,7 @@ def findings() -> Iterator[Finding]:
     yield _python()
     yield from _torch()
     yield _horovod()
+    yield _namespaces()
     yield _server()
     yield _uv()
     yield _home()
@@ -102,6 +108,15 @@ def _horovod() -> Finding:
     built = [word for word, there in (("gloo", gloo), ("nccl", nccl)) if there]
     todo = "" if built else "build it with gloo or nccl: scripts/horovod"
     return Finding("horovod", bool(built), f"{name} with {' and '.join(built) or 'nothing to talk by'}", todo)
+
+
+def _namespaces() -> Finding:
+    found = _probe(_NAMESPACES)
+    why = found if isinstance(found, str) else found[0]
+    if not why:
+        return Finding("restarts", True, "a program that is run again sees its files as they were at its start")
+    todo = "allow unprivileged user namespaces (Linux 5.11 or newer); in a container, its seccomp profile, too"
+    return Finding("restarts", True, f"a program that is run again sees the files of that time: {why}", todo)
 
 
 def _server() -> Finding:

@@ -26,8 +26,14 @@ def main(folder: Path) -> int:
     `folder` is the attempt's folder, which holds its launch spec `job.json`. Handlers for signals and for the
     launcher's instructions are installed before torch is imported, because that import may take seconds.
     """
+    from kernel_backend.model.launch.launch_spec import read_job
+    from kernel_backend.runner.past import replay
+
+    rank = int(os.environ.get("RANK", "0"))
+    job = read_job((folder / "job.json").read_bytes())
+    replay.enter(job, rank, folder)  # before the first thread
     # The parent is the launcher, or the forkserver, which kills the ranks of a launcher that died.
-    die_with(os.getppid())
+    die_with(os.getppid())  # after a change of namespaces, which may undo it
 
     from kernel_backend.runner.ipc import Instructions, Spool
 
@@ -36,14 +42,9 @@ def main(folder: Path) -> int:
 
     from kernel_backend.runner.progress import Progress, show_stacks_on_demand
 
-    rank = int(os.environ.get("RANK", "0"))
     show_stacks_on_demand(folder, rank)
     progress = Progress(folder, rank)
     progress.tick("starting", 0)
-
-    from kernel_backend.model.launch.launch_spec import read_job
-
-    job = read_job((folder / "job.json").read_bytes())
 
     from kernel_backend.runner import failure
     from kernel_backend.runner.definition.load import read_snapshot

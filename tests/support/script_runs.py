@@ -7,7 +7,7 @@ import os
 import pickle
 import sys
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -27,6 +27,8 @@ from kernel_backend.runner.forms.script.program import Program
 from kernel_backend.runner.forms.script.saved import ProgramPart
 from kernel_backend.runner.forms.script.snapshots import Snapshots
 from kernel_backend.runner.forms.script.start import Start
+from kernel_backend.runner.past.overlays import Overlays
+from kernel_backend.runner.past.record import Past
 
 
 class Result:
@@ -49,9 +51,11 @@ class _Listener:
     files: ProgramFiles
     modules: NamedModules
     part: ProgramPart
+    past: Past | None = None
 
-    def __init__(self, save_at: Sequence[int]) -> None:
+    def __init__(self, save_at: Sequence[int], dies_at: int, die: Callable[[_Listener], None]) -> None:
         self.save_at, self.heads = set(save_at), 0
+        self._dies_at, self._die = dies_at, die
         self.notes: list[str] = []
         self.checkpoints: dict[int, Any] = {}
 
@@ -63,6 +67,11 @@ class _Listener:
 
     def iterated(self, loop: TrainingLoop, frame: FrameType, outermost: bool) -> None:
         self.heads += 1
+        self._save()
+        if self.heads == self._dies_at:
+            self._die(self)
+
+    def _save(self) -> None:
         if self.heads in self.save_at or not self.save_at:
             try:
                 stations = self.heads_of.stations()
@@ -77,6 +86,8 @@ class _Listener:
 
     def resumed(self, saved: Mapping[str, Any], tombstones: list[str]) -> None:
         self.files.resume(saved["files"])
+        if self.past is not None:
+            self.past.follow()
         self.events.resume()
         self.output.resume(self.part.text)
         self.notes += tombstones
@@ -97,17 +108,28 @@ def run(
     checkpoint: bytes | None = None,
     rewritten: bool = True,
     always: bool = True,
+    past: Path | None = None,
+    dies_at: int = 0,
 ) -> Result:
     """Run a program in a forked process, in its folder; with `rewritten` as the script form does, else unchanged.
 
-    With `always`, a restart is possible in each iteration of outer loops, however short they are.
+    With `always`, a restart is possible in each iteration of outer loops, however short they are. With a folder `past`,
+    a restart is shown the program's files as they were at its start. After the iteration `dies_at` the process ends as
+    if it were killed: nothing is flushed or closed.
     """
     here, there = os.pipe()
     if not (child := os.fork()):
         os.close(here)
         with os.fdopen(there, "wb") as file:
+
+            def die(listener: _Listener) -> None:
+                pickle.dump(_left(path, listener), file)
+                file.flush()
+                os._exit(0)
+
             try:
-                pickle.dump(_run(path, save_at, checkpoint, rewritten, always), file)
+                listener = _Listener(save_at, dies_at, die)
+                pickle.dump(_run(path, listener, checkpoint, rewritten, always, past), file)
             except BaseException:
                 traceback.print_exc()
         os._exit(0)
@@ -118,24 +140,43 @@ def run(
     return Result(pickle.loads(data))
 
 
-def _run(path: Path, save_at: Sequence[int], checkpoint: bytes | None, rewritten: bool, always: bool) -> dict[str, Any]:
+def _run(
+    path: Path, listener: _Listener, checkpoint: bytes | None, rewritten: bool, always: bool, past: Path | None
+) -> dict[str, Any]:
     os.chdir(path.parent)
+    overlays = None
+    if past is not None:
+        listener.past = Past(past, str(path.parent), (str(_beside(path)),))
+        if checkpoint is not None:
+            overlays = Overlays(listener.past, past.with_name(f"{past.name}.replay"))
+            overlays.begin()
     sys.path.insert(0, str(path.parent))
     torch.set_num_threads(1)
-    log = path.parent / f"log-{os.getpid()}"
-    listener = _Listener(save_at)
+    log = _beside(path) / f"log-{os.getpid()}"
+    log.parent.mkdir(exist_ok=True)
     error = ""
     with log.open("w") as file, contextlib.redirect_stdout(file), contextlib.redirect_stderr(file):
         try:
-            held = _form(path, listener, checkpoint, always) if rewritten else _plain(path)
+            held = _form(path, listener, checkpoint, always, overlays) if rewritten else _plain(path)
         except BaseException:
             error, held = traceback.format_exc(), {}
     printed = log.read_text()
     log.unlink()
+    return _left(path, listener, printed, held, error)
+
+
+def _beside(path: Path) -> Path:
+    """Return the folder with the log of a run, and the record of a program's files."""
+    return path.parent.with_suffix(".run")
+
+
+def _left(
+    path: Path, listener: _Listener, printed: str = "", held: Mapping[str, Any] | None = None, error: str = ""
+) -> dict[str, Any]:
     found = [each for each in path.parent.rglob("*") if each.is_file() and each.parent.name != "__pycache__"]
     return {
         "printed": printed,
-        "values": {name: _described(value) for name, value in held.items() if not name.startswith("__")},
+        "values": {name: _described(value) for name, value in (held or {}).items() if not name.startswith("__")},
         "files": {str(each.relative_to(path.parent)): each.read_bytes() for each in found},
         "error": error,
         "heads": listener.heads,
@@ -152,7 +193,9 @@ def _plain(path: Path) -> dict[str, Any]:
     return held
 
 
-def _form(path: Path, listener: _Listener, checkpoint: bytes | None, always: bool) -> dict[str, Any]:
+def _form(
+    path: Path, listener: _Listener, checkpoint: bytes | None, always: bool, overlays: Overlays | None
+) -> dict[str, Any]:
     program = Program(module_tree(path.read_text()), Start(path, [str(path)], [path.parent]))
     listener.heads_of = heads = Heads(listener, lambda: program.sites, program.deepest, always)
     heads.snapshots = Snapshots(program.builtins, program.module, program.codes)
@@ -160,7 +203,7 @@ def _form(path: Path, listener: _Listener, checkpoint: bytes | None, always: boo
     listener.part = ProgramPart(listener.modules)
     listener.events = events = Events()
     listener.output = Output(events.output)
-    listener.files = ProgramFiles(str(path.parent), path.parent.with_suffix(".files"), ())
+    listener.files = ProgramFiles(str(path.parent), _beside(path) / "files.json", (), overlays=overlays)
     untrack = track_libraries()
     _seed()
     if checkpoint is not None:
@@ -171,6 +214,8 @@ def _form(path: Path, listener: _Listener, checkpoint: bytes | None, always: boo
         heads.replay(listener.part.stations)
         listener.files.replay()
         listener.output.muted = events.muted = True
+    elif listener.past is not None:
+        listener.past.begin()
     listener.part.first = RandomStates().state_dict()
     try:
         with listener.files.throughout(program.builtins):

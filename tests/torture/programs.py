@@ -94,7 +94,7 @@ def left_in(folder: Path, printed: str, clock: frozenset[str]) -> Left:
 
 def plain(source: str, folder: Path, clock: frozenset[str]) -> Left:
     """Run a program by `python definition.py` with one thread."""
-    folder.mkdir(parents=True)
+    folder.mkdir(parents=True, exist_ok=True)
     (folder / "definition.py").write_text(source)
     env = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parents[2]), "PYTHONHASHSEED": "0"}
     command = [sys.executable, "-u", "definition.py"]  # unbuffered: its errors stand where they do in a job's log

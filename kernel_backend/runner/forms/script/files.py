@@ -1,9 +1,10 @@
 """Restore the files that a program writes to their state at the checkpoint, as a restart runs the program again.
 
 A restarted program runs again from its top until it reaches the loop iteration at which the checkpoint was saved.
-Meanwhile, files that it created in earlier attempts are hidden, so that its setup behaves as on the first start, and
-its writes are discarded. At that iteration, files to which it appends are truncated to their size at the checkpoint,
-files created later are deleted, and open files continue at their offset.
+Meanwhile it is shown its files as they were when it began, if the kernel allows it. Else, files that it created in
+earlier attempts are hidden, so that its setup behaves as on the first start, its writes are discarded, and it removes
+and moves nothing. At that iteration, files to which it appends are truncated to their size at the checkpoint, files
+created later are deleted, and open files continue at their offset.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import contextlib
 import io
 import json
 import os
+import shutil
 import sys
 import threading
 import weakref
@@ -22,8 +24,15 @@ from typing import Any, NamedTuple
 
 from kernel_backend.durable import replacing
 from kernel_backend.runner.definition.step_files import IN_NATIVE_CODE, caches_of, is_result
+from kernel_backend.runner.forked_children import in_children
+from kernel_backend.runner.past.overlays import Overlays
 
 _WRITES = frozenset("wax+")
+_DESTROYING: Sequence[tuple[Any, str]] = (
+    *((os, name) for name in ("remove", "unlink", "rmdir", "rename", "replace")),
+    (shutil, "rmtree"),
+)
+_FDS = {"dir_fd", "src_dir_fd", "dst_dir_fd"}  # with which a path is not one of the working folder
 
 
 class _Opened(NamedTuple):
@@ -37,7 +46,9 @@ class _Opened(NamedTuple):
 class ProgramFiles:
     """Record of the files in the user's folders that a program writes on one rank."""
 
-    def __init__(self, cwd: str, record: Path | None, but: Sequence[str], writes: bool = True) -> None:
+    def __init__(
+        self, cwd: str, record: Path | None, but: Sequence[str], writes: bool = True, overlays: Overlays | None = None
+    ) -> None:
         """Read the record of the files that earlier attempts have created.
 
         Parameters
@@ -51,7 +62,10 @@ class ProgramFiles:
             Folders of the job itself, whose files are ignored.
         writes : bool
             False on ranks that write no files: they only hide the files that rank 0 has created.
+        overlays : Overlays or None
+            Overlays by which the process is shown the files of the program's start, until it is at its checkpoint.
         """
+        self._overlays = overlays
         self._cwd, self.record, self._writes = cwd, record, writes
         self._caches = (*caches_of(os.environ), *but)
         self._before: dict[str, int | None] = {}  # size before the program wrote it; None if it did not exist
@@ -64,9 +78,12 @@ class ProgramFiles:
         self._replays = False
         self._thread = threading.get_ident()  # thread of the program; other threads write checkpoints
         self._restored: list[tuple[Any, str, Any]] = []
+        in_children(self._ignore_all)
 
     def replay(self) -> None:
         """Prepare to run a program again up to its checkpoint: hide files of earlier attempts and discard writes."""
+        if self._overlays is not None:  # nothing that the program does now reaches its files
+            return
         self._replays = True
         self._hidden = {path for path, size in self._before.items() if size is None}
 
@@ -85,11 +102,18 @@ class ProgramFiles:
 
     def passed(self, state: Mapping[str, Any]) -> None:
         """Stop hiding files that existed when `state` was saved: the restarted program has reached that point again."""
+        if self._overlays is not None:
+            sizes = {self._absolute(path): state["sizes"].get(path, before) for path, before in self._before.items()}
+            grown = {there: sizes.get(there) for there in map(self._absolute, state["grows"])}
+            self._overlays.advance(
+                [there for there, size in sizes.items() if size is None],
+                {there: size for there, size in grown.items() if size is not None},
+            )
         self._hidden -= {path for path, size in state["sizes"].items() if size is not None}
 
     def resume(self, state: Mapping[str, Any]) -> None:
         """Restore the files as they were when `state` was saved; the restarted program now continues from there."""
-        self._replays, self._hidden = False, set()
+        self.end_replay()
         if not self._writes:
             return
         sizes: Mapping[str, int | None] = state["sizes"]
@@ -101,10 +125,14 @@ class ProgramFiles:
                     os.remove(there)
             elif (path in self._grows or path not in sizes) and (_size(there) or 0) > size:
                 os.truncate(there, size)
-        for each in self._open:
-            file = each.file()
-            if each.path in state["positions"] and _is_open(file):
-                self._reopen(each, file, state["positions"][each.path])
+        self._reopen(state["positions"])
+
+    def end_replay(self) -> None:
+        """Show the program its files as they are; what it does to them counts again."""
+        self._replays, self._hidden = False, set()
+        if self._overlays is not None:
+            self._overlays.end()
+            self._overlays = None
 
     @contextlib.contextmanager
     def throughout(self, builtins_of: dict[str, Any]) -> Iterator[None]:
@@ -119,6 +147,9 @@ class ProgramFiles:
         self._patch(io, "open", opens)
         self._patch(os, "stat", self._seeing(os.stat))
         self._patch(os, "mkdir", self._making(os.mkdir))
+        if self._replays:
+            for module, name in _DESTROYING:
+                self._patch(module, name, self._sparing(getattr(module, name)))
         for name, function, place in IN_NATIVE_CODE:
             if (real := getattr(sys.modules.get(name), function, None)) is not None:
                 self._patch(sys.modules[name], function, self._saving(real, place))
@@ -137,6 +168,10 @@ class ProgramFiles:
             yield
         finally:
             self._thread = thread
+
+    def _ignore_all(self) -> None:
+        """Ignore the files of a process that the program has forked: the training's are known to its own process."""
+        self._thread = 0
 
     # Patched functions
 
@@ -191,10 +226,23 @@ class ProgramFiles:
         """
 
         def makes(path: Any, mode: int = 0o777, **options: Any) -> None:
+            if self._replays:
+                self._hidden.discard(self._path(path) or "")
             if not (self._replays and os.path.isdir(path)):
                 real(path, mode, **options)
 
         return makes
+
+    def _sparing(self, real: Callable[..., Any]) -> Callable[..., Any]:
+        """Wrap a function that removes or moves a file, so that a restarted program does not do so a second time."""
+
+        def spares(path: Any, *args: Any, **named: Any) -> Any:
+            if not self._replays or named.keys() & _FDS or (place := self._path(path)) is None:
+                return real(path, *args, **named)
+            self._hidden.add(place)
+            return None
+
+        return spares
 
     # Paths
 
@@ -217,6 +265,8 @@ class ProgramFiles:
 
     def _written(self, path: str, grows: bool) -> None:
         self._hidden.discard(path)
+        if self._overlays is not None:  # what the program wrote at its start is recorded, and the rest is dropped
+            return
         if path in self._before and (path in self._grows or not grows):
             return
         if grows:  # a kill may come before the next checkpoint, which would tell
@@ -228,17 +278,26 @@ class ProgramFiles:
             with replacing(self.record, durable=False) as file:
                 file.write(json.dumps({"before": self._before, "grows": sorted(self._grows)}).encode())
 
-    def _reopen(self, opened: _Opened, file: Any, position: int) -> None:
-        """Connect a file object to the real file, at the offset `position`.
+    def _reopen(self, positions: Mapping[str, int]) -> None:
+        """Connect each open file object to the real file, at its offset in `positions`.
 
-        The restarted program has opened it on the way to its checkpoint; until now, what it wrote was discarded.
+        The restarted program has opened it on the way to its checkpoint; until now, what it wrote was discarded. A file
+        that had another name before the restart, such as one of the time of day, is known by the order of opening.
         """
-        file.flush()
-        flags = os.O_RDWR | os.O_CREAT | (os.O_APPEND if opened.appends else 0)
-        real = os.open(self._absolute(opened.path), flags, 0o666)
-        os.dup2(real, file.fileno(), inheritable=False)
-        os.close(real)
-        file.seek(position)
+        self._open = [each for each in self._open if _is_open(each.file())]
+        others = iter([path for path in positions if path not in {each.path for each in self._open}])
+        for index, each in enumerate(self._open):
+            path = each.path if each.path in positions else next(others, None)
+            file = each.file()
+            if path is None or file is None:
+                continue
+            self._open[index] = each._replace(path=path)
+            file.flush()
+            flags = os.O_RDWR | os.O_CREAT | (os.O_APPEND if each.appends else 0)
+            real = os.open(self._absolute(path), flags, 0o666)
+            os.dup2(real, file.fileno(), inheritable=False)
+            os.close(real)
+            file.seek(positions[path])
 
     def _patch(self, module: Any, name: str, function: Callable[..., Any]) -> None:
         self._restored.append((module, name, getattr(module, name)))

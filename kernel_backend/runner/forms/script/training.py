@@ -52,6 +52,7 @@ from kernel_backend.runner.forms.script.snapshots import Snapshots
 from kernel_backend.runner.forms.script.split.calls import SplitCalls
 from kernel_backend.runner.forms.script.start import start_of
 from kernel_backend.runner.forms.script.state.tombstones import BeginAnew, NotSaved, unreadable
+from kernel_backend.runner.past import replay
 
 _TORCHS_SEED = 67280421310721  # torch's default seed
 
@@ -112,7 +113,10 @@ class ScriptTraining:
         private = attempt_folder(Path(rank.job.home), rank.job.id) / f"rank-{rank.ranks.rank}.files"
         self._private = StepFiles(os.getcwd(), private, rank.ranks.rank, rank.note, rank.ranks.size, own_ranks)
         own = (rank.job.home, rank.job.checkpoints, rank.job.code)
-        self.files = ProgramFiles(os.getcwd(), folder / "files.json", own, rank.ranks.rank == 0)
+        overlays = replay.entered()
+        self._why_today = ""  # why a restart would see today's files, and not those of the start
+        self._past = replay.past_of(rank.job, rank.progress.folder)
+        self.files = ProgramFiles(os.getcwd(), folder / "files.json", own, rank.ranks.rank == 0, overlays)
         # Ranks that a program connects itself have different states, of which rank 0's is only one.
         self.saves = self._split is not None or rank.ranks.size == 1
         if not self.saves:
@@ -223,13 +227,26 @@ class ScriptTraining:
             self.files.replay()
             self._output.muted = self.events.muted = True
             return
+        self.files.end_replay()
         if not self._training.position.over:
             if self._training.resumed_from is not None:
                 self.note("the program begins anew: the checkpoint has no place in its loop from which it could go on")
             self._training.restart()
+            self._record()
         seeds.reseed(self._rank.config.seed)
         torch.manual_seed(_TORCHS_SEED)
         self._part.first = RandomStates().state_dict()
+
+    def _record(self) -> None:
+        """Record the files as the program begins, which a restart shall see; find out whether the kernel allows it."""
+        rank = self._rank
+        if rank.ranks.rank or not self.saves:
+            return
+        try:
+            self._past.begin()
+            self._why_today = replay.overlays_of(rank.job, self._past, rank.ranks.rank).why_not()
+        except OSError as error:
+            self._why_today = f"its files were not recorded: {error}"
 
     def _extended(self) -> Extended | None:
         """Return how the number of epochs has changed since the checkpoint was saved; None if it has not."""
@@ -257,6 +274,8 @@ class ScriptTraining:
         if self._rank.ranks.rank == 0:
             found = weights(nn.Module(), self._modules.found())
             self._rank.spool.say(Fact(name="weights", value=found.to_json()))
+            if self._why_today and (acts := self._past.acts()):
+                self._rank.say_guarantee(replay.limited(self._training.guarantee, acts, self._why_today))
 
     def iterated(self, loop: TrainingLoop, frame: FrameType, outermost: bool) -> None:
         """Count what an iteration of a loop completes: a step and, if its loop is the outermost, also an epoch.
@@ -286,6 +305,8 @@ class ScriptTraining:
         if self._split is not None and "split" in saved:
             self._split.load_state_dict(saved["split"])
         self.files.resume(saved["files"])
+        if self._rank.ranks.rank == 0:
+            self._past.follow()
         self.events.resume()
         self._output.resume(self._part.text)
         if tombstones:

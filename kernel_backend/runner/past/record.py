@@ -1,0 +1,294 @@
+"""Record the state of the user's files as a program begins, and keep what it then removes or overwrites.
+
+The working folder is listed once. From then on an audit hook (PEP 578) hears of each change before it happens: a file
+that was there at the start is kept by a hard link before it is removed or moved, and by a copy before it is written.
+What the program itself has created needs no keeping: a restart hides it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import shutil
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from kernel_backend.runner.definition.step_files import caches_of, is_result
+from kernel_backend.runner.past import listing
+
+LARGEST = 64 * 2**20  # bytes of a file that is copied before it is overwritten
+TOTAL = 2**30
+_WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
+_FICLONE = 0x40049409  # ioctl: a copy that shares its blocks, where the file system can
+_JOURNAL, _LISTING, _KEPT = "past.jsonl", "listing", "kept"
+
+
+class Past:
+    """State of a program's files at its start: its folders, what was in them, and what has been kept of it."""
+
+    def __init__(self, folder: Path, cwd: str, own: Sequence[str]) -> None:
+        """Read the record in `folder`, if an earlier attempt has written one.
+
+        `cwd` is the working folder; the folders `own` are the job's, whose files are ignored.
+        """
+        self.folder, self.cwd = folder, os.path.realpath(cwd)
+        self.own = tuple(map(os.path.realpath, own))
+        self._caches = (*caches_of(os.environ), *self.own)
+        self._temporary = os.path.realpath(tempfile.gettempdir())
+        self.created: dict[str, None] = {}
+        self.grown: dict[str, int] = {}  # size at the start of each file that is only appended to
+        self.lost: dict[str, None] = {}  # changed, and too large or impossible to keep
+        self.removed: dict[str, None] = {}  # what the program removed or moved away, its own files too
+        self.looked: dict[str, None] = {}  # folders that it listed
+        self.roots: list[str] = []  # folders of which a restart sees the past
+        self._seen: set[str] = set()
+        self._linked: dict[tuple[int, int], Path] = {}
+        self._left = TOTAL
+        self._hearing, self._process, self._local = False, os.getpid(), threading.local()
+        self._handlers: Mapping[str, Callable[..., None]] = {
+            "open": self._opening,
+            "os.remove": self._removing,
+            "os.rmdir": self._removing,
+            "os.rename": self._renaming,
+            "os.mkdir": lambda path, mode=0, fd=-1: self._touch(self._path(path, fd)),
+            "os.link": lambda source, target, _=-1, fd=-1: self._touch(self._path(target, fd)),
+            "os.symlink": lambda source, target, fd=-1: self._touch(self._path(target, fd)),
+            "os.truncate": lambda path, length: self._overwriting(self._path(path)),
+            "shutil.rmtree": self._removing,
+            "sqlite3.connect": self._connecting,
+            "os.listdir": self._listing,
+            "os.scandir": self._listing,
+        }
+        self.names = listing.stored(folder / _LISTING)
+        with contextlib.suppress(FileNotFoundError):
+            for line in (folder / _JOURNAL).read_text().splitlines():
+                with contextlib.suppress(ValueError):  # the last line, at which the process was killed
+                    self._remember(*json.loads(line))
+
+    @property
+    def recorded(self) -> bool:
+        """Return True if the start of the program has been recorded."""
+        return bool(self.roots)
+
+    def begin(self) -> None:
+        """Record that the program begins now, and follow its changes from here on."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self.folder.mkdir(parents=True)
+        for each in (self.created, self.grown, self.lost, self.removed, self._seen, self._linked):
+            each.clear()
+        self.roots.clear()
+        self._say("roots", self.cwd)
+        self.names = listing.listed(self.cwd, self.skips)
+        if self.names is not None:
+            listing.store(self.names, self.folder / _LISTING)
+        self.follow()
+
+    def follow(self) -> None:
+        """Follow the program's changes from now on, if its start was recorded; a hook cannot be removed."""
+        if self.recorded and not self._hearing:
+            sys.addaudithook(self._hear)
+        self._hearing = True
+
+    def hidden(self) -> list[str]:
+        """Return the paths of what has been created since the start; a folder stands for all that is in it."""
+        here = set(self.created)
+        if self.names is not None:
+            here |= {os.path.join(self.cwd, each) for each in listing.entries(self.cwd, self.skips, self.names)}
+        there = [path for path in sorted(here) if os.path.lexists(path)]
+        return [path for path in there if not any(parent in here for parent in _parents(path))]
+
+    def kept(self, root: str) -> Path:
+        """Return the folder with what has been kept of the folder `root`."""
+        return self.folder / _KEPT / str(self.roots.index(root))
+
+    def acts(self) -> str:
+        """Return what the program has done that goes otherwise among the files that it leaves; "" for nothing."""
+        acts = (("removes or moves", self.removed), ("lists", self.looked))
+        return " and ".join(f"{act} {self._shown(next(iter(paths)))}" for act, paths in acts if paths)
+
+    def skips(self, path: str) -> bool:
+        """Return True for a path that stays as it is today: hidden, bytecode, a cache or a folder of the job."""
+        name = os.path.basename(path)
+        return name.startswith(".") or name == "__pycache__" or path in self._caches
+
+    # Heard from the audit hook
+
+    def _hear(self, event: str, arguments: tuple[Any, ...]) -> None:
+        handler = self._handlers.get(event)
+        if handler is None or not self._hearing or getattr(self._local, "busy", False):
+            return
+        self._local.busy = True
+        try:
+            if os.getpid() == self._process:
+                handler(*arguments)
+        except Exception:  # what is not kept is not restored, and must not reach the program
+            pass
+        finally:
+            self._local.busy = False
+
+    def _opening(self, file: Any, mode: Any, flags: Any) -> None:
+        if isinstance(flags, int) and flags & _WRITES and isinstance(file, str | bytes | os.PathLike):
+            path = self._path(file)
+            if flags & os.O_APPEND and not flags & os.O_TRUNC:
+                self._growing(path)
+            else:
+                self._overwriting(path)
+
+    def _removing(self, path: Any, fd: Any = None) -> None:
+        there = self._path(path, -1 if fd is None else fd)
+        self._touch(there)
+        if there not in self.removed and self._covers(there) and os.path.lexists(there):
+            self._say("removed", there)
+
+    def _renaming(self, source: Any, target: Any, source_fd: int = -1, target_fd: int = -1) -> None:
+        self._removing(source, source_fd)
+        self._touch(self._path(target, target_fd))
+
+    def _connecting(self, database: Any) -> None:
+        path = self._path(database)
+        if str(database) not in ("", ":memory:"):
+            self._overwriting(path)
+
+    def _listing(self, path: Any) -> None:
+        if not self.looked and path is not None and not isinstance(path, int):
+            folder = os.path.realpath(os.fsdecode(path))
+            if folder == self.cwd or self._covers(folder):
+                self.looked[folder] = None
+
+    def _touch(self, path: str) -> None:
+        """Keep the file or folder at `path` by links, as it is about to be removed, moved or replaced."""
+        if not self._first(path):
+            return
+        if os.path.isdir(path) and not os.path.islink(path):
+            self._kept_at(path).mkdir(parents=True, exist_ok=True)
+            for name in os.listdir(path):
+                self._touch(os.path.join(path, name))
+        else:
+            self._keep(path, self._link)
+
+    def _overwriting(self, path: str) -> None:
+        """Keep a copy of the file at `path`, which is about to be written in place."""
+        if self._linked and os.path.exists(path):
+            self._unlink(os.stat(path))
+        if self._first(path) and os.path.isfile(path):
+            self._keep(path, self._copy)
+
+    def _growing(self, path: str) -> None:
+        if path not in self._seen and path not in self.grown and self._first(path):
+            self._seen.discard(path)  # it may be written otherwise later
+            self._say("grown", path, os.path.getsize(path))
+
+    def _first(self, path: str) -> bool:
+        """Return True if this is the first change of a file that was there at the start; record one that was not."""
+        if path in self._seen or not self._covers(path):
+            return False
+        self._seen.add(path)
+        if not any(_within(path, each) for each in self.roots) and os.path.isdir(parent := os.path.dirname(path)):
+            self._say("roots", parent)
+        if os.path.lexists(path):
+            return self._was(path)
+        if self.names is None or not _within(path, self.cwd):
+            self._say("created", path)
+        return False
+
+    # What is kept
+
+    def _shown(self, path: str) -> str:
+        return os.path.relpath(path, self.cwd) if _within(path, self.cwd) else path
+
+    def _covers(self, path: str) -> bool:
+        place = os.path.dirname(path)
+        return place not in ("/", self._temporary) and is_result(path, self.cwd, self._caches) and not self.skips(path)
+
+    def _was(self, path: str) -> bool:
+        """Return True if the file at `path` was there at the start, as far as is known."""
+        if self.names is not None and _within(path, self.cwd):
+            return os.path.relpath(path, self.cwd) in self.names
+        return not any(each in self.created for each in (path, *_parents(path)))
+
+    def _kept_at(self, path: str) -> Path:
+        root = max((each for each in self.roots if _within(path, each)), key=len)
+        return self.kept(root) / os.path.relpath(path, root)
+
+    def _keep(self, path: str, by: Callable[[str, Path], None]) -> None:
+        there = self._kept_at(path)
+        if not os.path.lexists(there):  # else an earlier attempt has kept it
+            there.parent.mkdir(parents=True, exist_ok=True)
+            by(path, there)
+
+    def _link(self, path: str, there: Path) -> None:
+        try:
+            os.link(path, there, follow_symlinks=False)
+        except OSError:  # on another disk
+            self._copy(path, there)
+            return
+        known = os.lstat(path)
+        self._linked[known.st_dev, known.st_ino] = there
+
+    def _unlink(self, known: os.stat_result) -> None:
+        """Replace what was kept by a link by a copy: the program writes the file, which it has moved, in place."""
+        there = self._linked.pop((known.st_dev, known.st_ino), None)
+        if there is not None:
+            aside = there.with_name(f"{there.name}.copied")
+            shutil.copy2(there, aside)
+            aside.replace(there)
+
+    def _copy(self, path: str, there: Path) -> None:
+        size = os.lstat(path).st_size
+        if os.path.islink(path):
+            os.symlink(os.readlink(path), there)
+        elif not _cloned(path, there):
+            if size > min(LARGEST, self._left):
+                there.unlink(missing_ok=True)
+                self._say("lost", path)
+                return
+            self._left -= size
+            shutil.copy2(path, there)
+
+    def _path(self, path: Any, fd: int = -1) -> str:
+        """Return an absolute path without links, but for that of the file itself."""
+        text = os.fsdecode(path)
+        if fd >= 0:
+            text = os.path.join(os.readlink(f"/proc/self/fd/{fd}"), text)
+        folder, name = os.path.split(os.path.abspath(text))
+        return os.path.join(os.path.realpath(folder), name)
+
+    def _say(self, *words: Any) -> None:
+        self._remember(*words)
+        with (self.folder / _JOURNAL).open("a") as file:
+            file.write(json.dumps(words) + "\n")
+
+    def _remember(self, what: str, path: str, size: int = 0) -> None:
+        known = getattr(self, what)
+        if what == "roots":
+            known.append(path)
+        else:
+            known[path] = size if what == "grown" else None
+
+
+def _cloned(path: str, there: Path) -> bool:
+    """Copy a file by sharing its blocks; return False if the file system cannot."""
+    try:
+        with open(path, "rb") as source, there.open("wb") as target:
+            fcntl.ioctl(target, _FICLONE, source.fileno())
+    except OSError:
+        return False
+    shutil.copystat(path, there)
+    return True
+
+
+def _parents(path: str) -> list[str]:
+    found = []
+    while (path := os.path.dirname(path)) not in ("/", ""):
+        found.append(path)
+    return found
+
+
+def _within(path: str, folder: str) -> bool:
+    return path.startswith(folder.rstrip("/") + "/")

@@ -1,0 +1,56 @@
+"""Show this process the past of its program before anything else, where a restart is to run the program again."""
+
+from __future__ import annotations
+
+import os
+import traceback
+from pathlib import Path
+
+from kernel_backend.home import program_folder
+from kernel_backend.model.launch.launch_spec import LaunchSpec
+from kernel_backend.runner.past.overlays import Overlays
+from kernel_backend.runner.past.record import Past
+
+_entered: list[Overlays] = []
+
+
+def past_of(job: LaunchSpec, attempt: Path) -> Past:
+    """Return the record of the files of a job's program as it began; `attempt` is the folder of the attempt."""
+    folder = program_folder(Path(job.home), job.experiment, job.trial) / "past"
+    return Past(folder, job.cwd, (job.home, job.checkpoints, job.code, str(attempt)))
+
+
+def overlays_of(job: LaunchSpec, past: Past, rank: int) -> Overlays:
+    """Return the overlays with which a rank of the job would be shown the past."""
+    return Overlays(past, program_folder(Path(job.home), job.experiment, job.trial) / f"replay-{rank}")
+
+
+def enter(job: LaunchSpec, rank: int, attempt: Path) -> None:
+    """Show this rank the past, if a program is to run again up to a checkpoint, and the kernel allows it."""
+    past = past_of(job, attempt) if job.resume_from is not None else None
+    if past is None or not past.recorded or len(os.listdir("/proc/self/task")) > 1:
+        return
+    overlays = overlays_of(job, past, rank)
+    try:
+        if not overlays.why_not():
+            overlays.begin()
+            _entered.append(overlays)
+    except Exception:  # the restart goes on as where the kernel allows none
+        traceback.print_exc()
+
+
+def limited(guarantee: str, acts: str, why_not: str) -> str:
+    """Return the guarantee of a program whose restarts see today's files, of which its setup `acts` on some.
+
+    Examples
+    --------
+    >>> limited("exact to the step", "lists runs", "unshare: not permitted")
+    'exact to the step, but a restart sees its files as they are then; the setup lists runs (unshare: not permitted)'
+    """
+    then = f"a restart sees its files as they are then; the setup {acts}"
+    return f"{guarantee}, but {then} ({why_not})"
+
+
+def entered() -> Overlays | None:
+    """Return the overlays by which this process is shown the past, None if it is shown its files as they are."""
+    return _entered[0] if _entered else None

@@ -1,0 +1,16 @@
+import torch
+from torch import nn
+import logging
+logging.basicConfig(filename="t.log", filemode="w", level="INFO", force=True, format="%(message)s")
+logging.info("begin")
+torch.manual_seed(0)
+model = nn.Linear(4, 1)
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(5):
+    for step in range(6):
+        loss = model(torch.randn(8, 4)).square().mean()
+        opt.zero_grad()
+        loss.backward()
+        opt.step()
+    logging.info("%d %r", epoch, loss.item())
+print(f"loss {loss.item()!r}")

@@ -1,0 +1,17 @@
+import torch
+from torch import nn
+import os
+os.mkdir("out")
+os.mkdir("out/samples")
+torch.manual_seed(0)
+model = nn.Linear(4, 1)
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(5):
+    for step in range(6):
+        loss = model(torch.randn(8, 4)).square().mean()
+        opt.zero_grad()
+        loss.backward()
+        opt.step()
+    open(f"out/samples/{epoch}.txt", "w").write(str(loss.item()))
+print(f"loss {loss.item()!r}")
+print(sorted(os.listdir("out/samples")))

@@ -1,0 +1,18 @@
+import torch
+from torch import nn
+import os
+fd = os.open("lock", os.O_CREAT | os.O_EXCL | os.O_WRONLY)
+os.write(fd, b"1")
+os.close(fd)
+torch.manual_seed(0)
+model = nn.Linear(4, 1)
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(5):
+    for step in range(6):
+        loss = model(torch.randn(8, 4)).square().mean()
+        opt.zero_grad()
+        loss.backward()
+        opt.step()
+    pass
+print(f"loss {loss.item()!r}")
+os.remove("lock")

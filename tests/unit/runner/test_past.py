@@ -1,0 +1,249 @@
+"""Test that a process is shown its files as they were, and that nothing it does meanwhile reaches them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kernel_backend.runner.past import listing, namespace
+from kernel_backend.runner.past.overlays import Overlays
+from kernel_backend.runner.past.record import Past
+
+_NOBODY = 65534
+
+
+class Place:
+    """Working folder of a program, and what is recorded of it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.work, self.beside, self.job = folder / "work", folder / "beside", folder / "job"
+        for each in (self.work, self.beside):
+            each.mkdir()
+
+    def past(self, *own: str) -> Past:
+        """Return the record of the working folder at the start of the program, as the next attempt reads it."""
+        return Past(self.job / "past", str(self.work), (str(self.job), *own))
+
+    def overlays(self, *own: str) -> Overlays:
+        """Return the overlays with which an attempt is shown the past."""
+        return Overlays(self.past(*own), self.job / "replay")
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+    made = Place(tmp_path)
+    monkeypatch.chdir(made.work)
+    return made
+
+
+def in_child(act: Callable[[], None]) -> None:
+    """Run `act` in a forked process, as a namespace cannot be left; fail with its error."""
+    assert namespace.works(act) == ""
+
+
+def tree(folder: Path) -> dict[str, str]:
+    return {str(each.relative_to(folder)): each.read_text() for each in folder.rglob("*") if each.is_file()}
+
+
+@pytest.fixture
+def changed(place: Place) -> Place:
+    """Provide a place in which a program has removed, replaced, overwritten, moved, extended and made files."""
+    for name in ("out/a", "out/deep/b", "config", "log", "data", "best", "kept"):
+        path = place.work / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"first {name}")
+    (place.beside / "c").write_text("first c")
+
+    def program() -> None:
+        place.past().begin()
+        shutil.rmtree("out")
+        os.makedirs("out")
+        Path("out/new").write_text("new")
+        Path("config").write_text("second")
+        with open("log", "a") as file:
+            file.write(" and more")
+        os.rename("data", "moved")
+        Path("moved").write_text("written in place")
+        Path("made").write_text("made")
+        os.replace("made", "best")
+        os.makedirs("runs/1")
+        (place.beside / "c").unlink()
+        (place.beside / "d").write_text("new d")
+
+    in_child(program)
+    return place
+
+
+FIRST = {name: f"first {name}" for name in ("out/a", "out/deep/b", "config", "log", "data", "best", "kept")}
+
+
+def test_a_restart_is_shown_all_as_it_was(changed):
+    after, beside = tree(changed.work), tree(changed.beside)
+    assert after != FIRST
+
+    def restart() -> None:
+        overlays = changed.overlays()
+        overlays.begin()
+        assert tree(changed.work) == FIRST
+        assert sorted(os.listdir(".")) == sorted({each.split("/")[0] for each in FIRST})
+        assert tree(changed.beside) == {"c": "first c"}
+        shutil.rmtree("out")
+        os.mkdir("out")
+        assert os.listdir("out") == []
+        Path("kept").write_text("overwritten")
+        overlays.end()
+        assert tree(changed.work) == after
+
+    in_child(restart)
+    assert (tree(changed.work), tree(changed.beside)) == (after, beside)
+    assert not (changed.job / "replay").exists()
+
+
+def test_a_restart_that_is_killed_meanwhile_changes_nothing_and_the_next_one_is_shown_the_same(changed):
+    after = tree(changed.work)
+
+    def killed() -> None:
+        changed.overlays().begin()
+        shutil.rmtree("out")
+        Path("config").write_text("third")
+
+    in_child(killed)
+    assert tree(changed.work) == after
+
+    def restart() -> None:
+        changed.overlays().begin()
+        assert tree(changed.work) == FIRST
+
+    in_child(restart)
+
+
+def test_a_restart_is_shown_the_state_of_a_loop_that_it_passes(changed):
+    def restart() -> None:
+        overlays = changed.overlays()
+        overlays.begin()
+        overlays.advance([str(changed.work / "runs")], {str(changed.work / "log"): 9})
+        assert not Path("runs").exists()
+        assert (Path("log").read_text(), Path("config").read_text()) == ("first log", "second")
+        overlays.end()
+        assert Path("log").read_text() == "first log and more"
+
+    in_child(restart)
+
+
+def test_folders_of_the_job_stay_real_and_open_files_are_connected_to_the_real_ones(changed):
+    own = changed.work / "jobs"
+    own.mkdir()
+
+    def restart() -> None:
+        overlays = changed.overlays(str(own))
+        overlays.begin()
+        (own / "spool").write_text("said")
+        descriptor = os.open("kept", os.O_WRONLY)
+        reading = open("data")  # noqa: SIM115
+        overlays.end()
+        os.write(descriptor, b"FIRST")
+        assert Path("kept").read_text() == "FIRST kept"
+        assert reading.read() == "first data"
+
+    in_child(restart)
+    assert (own / "spool").read_text() == "said"
+
+
+def test_a_job_whose_own_folder_is_in_the_working_folder_is_shown_the_past_as_well(place):
+    (place.work / "config").write_text("first")
+    inside = Place.__new__(Place)
+    inside.work, inside.job = place.work, place.work / ".daylight"
+
+    def program() -> None:
+        inside.past().begin()
+        Path("config").write_text("second")
+
+    in_child(program)
+
+    def restart() -> None:
+        overlays = inside.overlays()
+        overlays.begin()
+        assert Path("config").read_text() == "first"
+        overlays.end()
+        assert Path("config").read_text() == "second"
+
+    in_child(restart)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="takes another user, as only root can; any other user is one already")
+def test_a_user_without_privileges_is_shown_the_past_too():
+    with tempfile.TemporaryDirectory() as folder:
+        os.chown(folder, _NOBODY, _NOBODY)
+
+        def attempt() -> None:
+            os.setgid(_NOBODY)
+            os.setuid(_NOBODY)
+            place = Place(Path(folder))
+            os.chdir(place.work)
+            Path("config").write_text("first")
+            place.past().begin()
+            os.remove("config")
+            Path("made").write_text("made")
+            overlays = place.overlays()
+            overlays.begin()
+            assert os.listdir(".") == ["config"]
+            assert os.stat("config").st_uid == _NOBODY
+            overlays.end()
+            assert os.listdir(".") == ["made"]
+
+        in_child(attempt)
+
+
+def test_where_the_kernel_forbids_namespaces_it_is_said_and_nothing_is_mounted(changed, monkeypatch):
+    def forbidden(name: str, *arguments: object) -> None:
+        raise PermissionError(1, f"{name}: Operation not permitted")
+
+    monkeypatch.setattr(namespace, "_call", forbidden)
+    assert "unshare: Operation not permitted" in changed.overlays().why_not()
+    assert not (changed.job / "replay").exists()
+
+
+def test_only_what_the_program_changes_of_its_first_files_is_kept(changed):
+    kept = changed.job / "past" / "kept" / "0"
+    assert set(tree(kept)) == {"out/a", "out/deep/b", "config", "data", "best"}
+    past = changed.past()
+    assert past.grown == {str(changed.work / "log"): len("first log")}
+    assert past.created == {str(changed.beside / "d"): None}
+
+
+def test_a_folder_of_too_many_files_is_not_listed_and_the_past_is_that_of_what_the_program_did(place, monkeypatch):
+    monkeypatch.setattr(listing, "MOST", 2)
+    for name in "abc":
+        (place.work / name).write_text(name)
+
+    def program() -> None:
+        place.past().begin()
+        os.remove("a")
+        Path("made").write_text("made")
+
+    in_child(program)
+    assert place.past().names is None
+
+    def restart() -> None:
+        place.overlays().begin()
+        assert tree(place.work) == {"a": "a", "b": "b", "c": "c"}
+
+    in_child(restart)
+
+
+def test_a_change_that_cannot_be_recorded_does_not_end_the_program(place, monkeypatch):
+    (place.work / "a").write_text("a")
+
+    def program() -> None:
+        place.past().begin()
+        shutil.rmtree(place.job)
+        place.job.write_text("no folder")
+        os.remove("a")
+        assert not Path("a").exists()
+
+    in_child(program)
