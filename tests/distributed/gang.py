@@ -34,14 +34,14 @@ PATIENCE_S = 120  # until a gang that does not end is a failed test
 GRACE_S = 60  # in which ranks end by themselves after the death of a peer
 
 # A training that a test kills, or tells something, stands still at some step: however late that comes, there it is.
-# At which one is where a link leads to: no file is opened for that, which would be told as one of the training's.
+# At which one is where a link leads to: no file is opened for that, which would be told as one of the training's. The
+# counter is written by `globals()`, as state that a function keeps from batch to batch would be told, too.
 STAND = """
 import os
 import time
 taken = 0
 def stand():
-    global taken
-    taken += torch.is_grad_enabled()
+    globals()["taken"] = taken + torch.is_grad_enabled()
     while held():
         time.sleep(0.01)
 def held():

@@ -174,16 +174,18 @@ def test_a_batch_without_a_target_is_the_input(tmp_path, name):
 
 CENTERED = DIGITS.replace(
     "def loss(output, target, pause=0.0):",
-    "center = torch.zeros(2)\ndef loss(output, target, pause=0.0):\n    global center\n"
+    "center, history = torch.zeros(2), []\ndef loss(output, target, pause=0.0):\n    global center\n"
+    "    history.append(output.detach().mean())\n"
     "    center = 0.9 * center + 0.1 * output.detach().mean(0)\n    output = output - center",
 )
 
 
-def test_a_tensor_that_a_loss_keeps_between_batches_is_named_in_what_is_promised(tmp_path):
+def test_what_a_loss_keeps_between_batches_is_named_in_what_is_promised(tmp_path):
     ran = Trial(tmp_path / "trial", source=CENTERED, epochs=1, slots=1).run()
     assert ran.codes == [0], ran.logs()
     (started,) = (each for each in ran.records if isinstance(each, Started))
     assert started.guarantee.startswith("none: center: a function keeps it from batch to batch, each slot its own")
+    assert [each for each in ran.notes() if each.startswith("history: a function fills it from batch to batch")]
 
 
 # mixup as it is mostly written, in four items.

@@ -54,19 +54,6 @@ def held_by(objects: Mapping[str, Any]) -> Parts:
                 waiting.append((way + name, part))
 
 
-def assigned_tensors(objects: Mapping[str, Any]) -> list[str]:
-    """Return the names of globals that hold a tensor and that users' functions, reached from `objects`, assign anew.
-
-    Such a function keeps state from one call to the next, as in `global center; center = 0.9 * center + ...`.
-    """
-    found: dict[str, None] = {}
-    for _, each in held_by(objects):
-        if type(each) is FunctionType and not is_installed(each.__code__.co_filename):
-            stored = (one.argval for one in dis.get_instructions(each.__code__) if one.opname == "STORE_GLOBAL")
-            found |= dict.fromkeys(name for name in stored if isinstance(each.__globals__.get(name), torch.Tensor))
-    return list(found)
-
-
 def _is_plain(obj: Any) -> bool:
     kind = type(obj)
     is_ours = kind.__module__.startswith("kernel_backend.runner.")

@@ -39,7 +39,7 @@ from kernel_backend.runner.determinism import exactness
 from kernel_backend.runner.determinism.digests import weights
 from kernel_backend.runner.determinism.generators import OwnGenerators
 from kernel_backend.runner.determinism.random_states import RandomStates
-from kernel_backend.runner.determinism.reachability import assigned_tensors
+from kernel_backend.runner.determinism.state_between_calls import state_between_calls
 from kernel_backend.runner.first_epoch import FirstEpoch
 from kernel_backend.runner.gradients.tree import shares_of
 from kernel_backend.runner.logical_ranks import LogicalRanks
@@ -81,9 +81,10 @@ class FunctionsTraining:
         if training.train.is_stream and functions.needs_model("train_data"):
             guarantee = "none: train_data() reads a stream with the model, one batch ahead of the steps"
         called = {each.role: each.function for each in training.objectives}
-        if kept := assigned_tensors({**called, "loss": training.loss, "augment": training.augment}):
+        kept = state_between_calls({**called, "loss": training.loss, "augment": training.augment})
+        if used := [name for name, is_read in kept.items() if is_read]:
             guarantee = (
-                f"none: {', '.join(kept)}: a function keeps it from batch to batch, each slot its own, and no "
+                f"none: {', '.join(used)}: a function keeps it from batch to batch, each slot its own, and no "
                 "checkpoint has it: make it a buffer (register_buffer) of the model, or of a module that it calls"
             )
         rank.say_started(
@@ -93,6 +94,12 @@ class FunctionsTraining:
             guarantee=guarantee,
             resumed_from=resumed,
         )
+        if filled := [name for name, is_read in kept.items() if not is_read]:
+            rank.note(
+                f"{', '.join(filled)}: a function fills it from batch to batch, each slot its own, and no checkpoint "
+                "has it: return values as metrics to have all of them",
+                "warning",
+            )
         return train(training)
 
     def models(self, best: bool) -> nn.Module | dict[str, nn.Module]:
