@@ -44,6 +44,7 @@ from kernel_backend.runner.timing.clock import CLOCK
 from kernel_backend.runner.timing.intercept import install
 from kernel_backend.runner.tracer import Tracer
 from kernel_backend.runner.trial_writes import TrialWrites
+from kernel_backend.runner.warned_lines import warn_of_users_lines
 
 
 def _lightning(rank: RankContext) -> FormTraining:
@@ -89,6 +90,7 @@ def work(
         return command.work(job, instructions, spool, progress, watch)
     kind = "cpu" if config.device == "cpu" else job.placement[0].kind
     device = exactness.settle(kind, config, int(os.environ.get("LOCAL_RANK", "0")))
+    warn_of_users_lines()
     exactness.hear_nondeterminism(partial(_tell_nondeterminism, spool))
     # For draws at a cell's top level: torch's initial seed differs in every process.
     seeds.reseed(seeds.mix(config.seed, "init", "definition"))
