@@ -17,7 +17,8 @@ def warn_of_users_lines() -> None:
 
     A warning that C code raises in a function of ours, which knows no `stacklevel`, is shown with its caller's line.
     """
-    warn, show = warnings.warn, warnings.showwarning
+    warn: Any = warnings.warn
+    show = warnings.showwarning
 
     def counted(
         message: Any, category: Any = None, stacklevel: int = 1, source: Any = None, **options: Any
