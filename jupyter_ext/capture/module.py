@@ -99,9 +99,17 @@ class Capture:
 
         Example: `, with the notebook's x (3.2 MB), which is drawn without a seed`.
         """
-        found = [f"{each.name} ({size(each.bytes)})" for each in self.captured if each.name in self.drawn]
-        verb = "is" if len(found) == 1 else "are"
+        found = [f"{names} ({size(each.bytes)})" for names, each in self.captured_files if each.name in self.drawn]
+        verb = "is" if len(self.drawn) == 1 else "are"
         return f", with the notebook's {', '.join(found)}, which {verb} drawn without a seed" if found else ""
+
+    @property
+    def captured_files(self) -> list[tuple[str, Captured]]:
+        """Return the first value of each captured file with the names of all values in it, such as `net, opt`."""
+        by_file: dict[str, list[Captured]] = {}
+        for each in self.captured:
+            by_file.setdefault(each.file, []).append(each)
+        return [(", ".join(each.name for each in values), values[0]) for values in by_file.values()]
 
 
 @contextlib.contextmanager
@@ -149,7 +157,7 @@ def capture_cell(
     sliced = Slice(past, executed.start, [*shared, *held.needs], held.written, trains=trains)
     drawn = unseeded(executed, sliced, None if draws_anew else namespace)
     if drawn.held.written:
-        held = held.with_others(drawn.held)
+        held = held.with_others(drawn.held, namespace or {})
         sliced = Slice(past, executed.start, [*shared, *held.needs], held.written, trains=trains)
     draws = draws_of(past, executed.start)
     written = written_in(sliced, namespace, executed)

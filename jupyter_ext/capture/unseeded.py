@@ -19,7 +19,8 @@ from jupyter_ext.capture.follow.libraries import STATES
 from jupyter_ext.capture.history import History
 from jupyter_ext.capture.problems import Problem
 from jupyter_ext.capture.slice import Slice
-from jupyter_ext.capture.values import Refused, Values
+from jupyter_ext.capture.values import Refused, Unstorable, Values
+from kernel_backend.snapshots.object_graph import parts_of
 from kernel_backend.snapshots.random_states import SEEDING
 
 LIMIT = 32 * 2**20  # bytes of each value
@@ -79,18 +80,37 @@ def unseeded(executed: Executed, sliced: Slice, namespace: Mapping[str, object] 
                 found.notes.append(not_sent.note)
             elif all(problem.name != each for problem in found.problems):
                 found.problems.append(not_sent.problem(namespace[each]))
+    _hold_sharers(found.held, sliced, namespace)
     found.notes = list(dict.fromkeys(found.notes))
     return found
 
 
-def _hold(name: str, held: Values, namespace: Mapping[str, object]) -> str:
-    """Serialise the value of `name` into `held`; return the reason if this is impossible, else ""."""
+def _hold(name: str, held: Values, namespace: Mapping[str, object]) -> Refused | None:
+    """Serialise the value of `name` into `held`; return the reason if this is impossible."""
     try:
         if name not in held.written:
             held.add(name, namespace, LIMIT)
     except Refused as refused:
-        return str(refused)
-    return ""
+        return refused
+    return None
+
+
+def _hold_sharers(held: Values, sliced: Slice, namespace: Mapping[str, object]) -> None:
+    """Hold the values, too, of which a part is held, and which the job would make without the names that are held.
+
+    The job would otherwise have two of that part, such as a list of losses that an object and the cell use.
+    """
+    shared: dict[int, object] = {}
+    queue = list(held.written)
+    others = [name for name in (*sliced.compared, *sliced.taken_over) if name in namespace]
+    for each in queue:
+        shared |= parts_of(namespace[each])
+        for name in others:
+            if name in held.written or not any(id(part) in shared for part in _parts(namespace[name])):
+                continue
+            makers = sliced.makers(name, held.written)
+            if not any(sliced.history.executed[time].now & held.written.keys() for time in makers):
+                queue += [name] if not _hold(name, held, namespace) else []
 
 
 def _origins(name: str, makers: set[int], sliced: Slice, namespace: Mapping[str, object]) -> list[str]:
@@ -235,7 +255,7 @@ class _NotSent(NamedTuple):
     name: str
     cell: int | None
     line: int
-    why: str
+    why: Refused
 
     @property
     def drawn(self) -> str:
@@ -251,10 +271,10 @@ class _NotSent(NamedTuple):
         """Return the problem that prevents the submission, with ways to solve it; `value` is the value not sent."""
         what = f"{self.drawn}, so that a job would have another, and it does not travel by itself: {self.why}"
         save, load = _lines(self.name, value)
-        way_out = (
-            f"Seed it there and run the cell again, or keep it: {save} in a cell of its own and {self.name} = {load}"
-            f" in this one, or add --capture {self.name}. With --no-state-check the job draws its own."
-        )
+        kept = f"{save} in a cell of its own and {self.name} = {load} in this one"
+        keep = f"keep it: {kept}, or add --capture {self.name}"
+        other = "make it in this cell" if isinstance(self.why, Unstorable) else keep
+        way_out = f"Seed it there and run the cell again, or {other}. With --no-state-check the job draws its own."
         return Problem("unseeded", self.name, self.cell, f"{what}. {way_out}")
 
 

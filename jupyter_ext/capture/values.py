@@ -16,8 +16,9 @@ from kernel_backend.model.snapshot import Captured
 from kernel_backend.model.values import nearest
 from kernel_backend.secret_scan import find_secrets, is_secret, known_secrets, text_of
 from kernel_backend.snapshots.archive import MAX_BYTES
-from kernel_backend.snapshots.captured import TooLarge, WrittenValue, write
+from kernel_backend.snapshots.captured import WrittenValue, write, write_together
 from kernel_backend.snapshots.loaded import travelling
+from kernel_backend.snapshots.object_graph import TooLarge, sharing
 
 
 @dataclass
@@ -33,9 +34,24 @@ class Values:
         self.written[name] = _written(name, namespace, most)
         self.kinds[name] = type(namespace[name]).__name__
 
-    def with_others(self, others: Values) -> Values:
-        """Return the union of these captured values and `others`."""
-        return Values({**self.written, **others.written}, {**self.kinds, **others.kinds}, self.problems)
+    def with_others(self, others: Values, namespace: Mapping[str, object]) -> Values:
+        """Return the union of these captured values and `others`; those that share objects are in one file."""
+        found = Values({**self.written, **others.written}, {**self.kinds, **others.kinds}, list(self.problems))
+        found.join(namespace)
+        return found
+
+    def join(self, namespace: Mapping[str, object]) -> None:
+        """Put values that share objects, such as a model and its optimizer, into one file, so that a job's do."""
+        if len(self.written) < 2:
+            return
+        names = list(self.written)
+        try:
+            for names in sharing({name: namespace[name] for name in self.written}):
+                together = write_together({name: namespace[name] for name in names})
+                self.written |= dict.fromkeys(names, together)
+        except Exception as error:  # any error of the values' own code during pickling
+            said = f"{', '.join(names)} cannot be stored together: {type(error).__name__}: {error}"
+            self.problems.append(Problem("capture", names[0], None, said))
 
     @property
     def needs(self) -> list[str]:
@@ -51,7 +67,9 @@ class Values:
 
     def line(self, name: str, function: str) -> str:
         """Return the line of Python that assigns the value read from its file, by calling `function`, to `name`."""
-        about = f"{self.kinds[name]}, {size(len(self.written[name].data))}, from the notebook"
+        written = self.written[name]
+        others = ", ".join(each for each in written.together if each != name)
+        about = f"{self.kinds[name]}, {size(len(written.data))}{f' with {others}' if others else ''}, from the notebook"
         return f'{name} = {function}("{name}")  # {about}'
 
     def record(self, name: str, line: int) -> Captured:
@@ -70,6 +88,7 @@ def values(names: Iterable[str], namespace: Mapping[str, object] | None) -> Valu
             found.add(name, namespace or {})
         except Refused as refused:
             found.problems.append(Problem("capture", name, None, f"--capture {name}: {refused}"))
+    found.join(namespace or {})
     return found
 
 
@@ -106,6 +125,10 @@ class Refused(Exception):
     """Raised if a value cannot be captured; the message is the reason."""
 
 
+class Unstorable(Refused):
+    """Raised if a value cannot be captured because pickle cannot store it, either."""
+
+
 def _written(name: str, namespace: Mapping[str, object], most: int) -> WrittenValue:
     if name not in namespace:
         raise Refused(f"the notebook has no '{name}'{nearest(name, [each for each in namespace if each[:1] != '_'])}")
@@ -127,7 +150,7 @@ def _written(name: str, namespace: Mapping[str, object], most: int) -> WrittenVa
         _check_size(large.bytes, most)
         raise
     except Exception as error:  # any error of the value's own code during pickling
-        raise Refused(f"a {type(value).__name__} cannot be stored: {type(error).__name__}: {error}") from None
+        raise Unstorable(f"a {type(value).__name__} cannot be stored: {type(error).__name__}: {error}") from None
     _check_size(len(written.data), most)
     return written
 

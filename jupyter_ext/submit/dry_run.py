@@ -99,7 +99,8 @@ def _about(checked: PreparedSubmission) -> Iterator[str]:
     if files:
         yield f"{counted(len(files), 'file')} of the project, {size(sum(map(len, files.values())))}:"
         yield from (f"  {name.partition('/')[2]} ({size(len(data))})" for name, data in sorted(files.items()))
-    yield from (f"captured: {each.name} ({size(each.bytes)}, {each.format})" for each in checked.capture.captured)
+    captured = checked.capture.captured_files
+    yield from (f"captured: {names} ({size(each.bytes)}, {each.format})" for names, each in captured)
     yield from (
         f"data: {each.name} ({counted(each.files, 'file')}, {size(each.bytes)})" for each in checked.declared.data
     )

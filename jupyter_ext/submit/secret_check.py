@@ -46,7 +46,8 @@ def _in_file(name: str, data: bytes, known: Sequence[str]) -> Iterator[Problem]:
     if top == CAPTURED:
         found = find_secrets(_text(own, data), known)
         if found:
-            yield _problem(f"--capture {own.partition('.')[0]}", found[0][1], None, "capture it without what looks so")
+            names = own.rpartition(".")[0].replace("+", ",")
+            yield _problem(f"--capture {names}", found[0][1], None, "capture it without what looks so")
     elif b"\0" not in data[:_BEGINNING]:
         otherwise = f"end the line with # {OVERRIDE}" if own.endswith(".py") else _UNNAMED
         for line, kind in find_secrets(data.decode(errors="replace"), known, is_code(name)):

@@ -81,12 +81,12 @@ class Project(Record):
 
 
 class Captured(Record):
-    """Notebook variable whose value `--capture` has stored in a file of its own."""
+    """Notebook variable whose value travels in a file: its own, or one (a graph) with the others that share objects."""
 
     name: str
     file: str  # path in the archive: captured/files.npy
-    format: Literal["npy", "safetensors", "parquet", "json", "pickle"]
-    bytes: int
+    format: Literal["npy", "safetensors", "parquet", "json", "pickle", "graph"]
+    bytes: int  # of the file
     digest: str  # xxh3-128 of the file
     line: int  # line of definition.py that loads it
 

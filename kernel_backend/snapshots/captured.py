@@ -5,10 +5,8 @@ Formats of numpy, safetensors and parquet are preferred to pickle, because any v
 
 from __future__ import annotations
 
-import functools
 import io
 import json
-import pickle
 import sys
 import types
 from collections import OrderedDict
@@ -21,10 +19,11 @@ import xxhash
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.model import versions
 from kernel_backend.model.snapshot import CAPTURED, DESCRIPTION, Captured, Snapshot
+from kernel_backend.snapshots.object_graph import pickled, unpickled
 
-NOTEBOOK = "__main__"  # module of classes that are defined in a notebook; in a job it is the definition
-_SUFFIX = {"npy": "npy", "safetensors": "safetensors", "parquet": "parquet", "json": "json", "pickle": "pkl"}
-_LOADED = "kernel_backend.snapshots.loaded"
+_SUFFIX = {"json": "json", "npy": "npy", "parquet": "parquet", "safetensors": "safetensors"}  # else a pickle, "pkl"
+_UNREAD = "__captured__"  # global of the definition: values of files that have several, of which not all are read yet
+_LONGEST = 200  # characters of the names in the name of a file
 _LAYOUT = "layout"  # metadata key of safetensors files that describes the container of the tensors
 
 
@@ -33,25 +32,21 @@ class WrittenValue(NamedTuple):
 
     `needs` has the names of the notebook's classes and functions to which the value refers. `definitions` has the
     folders of earlier jobs' training definitions whose classes the value uses, for example because it is a model that
-    `job.load()` returned (see `snapshots/loaded`).
+    `job.load()` returned (see `snapshots/loaded`). A file may hold several values, which share objects: `together` has
+    their names.
     """
 
     format: str
     data: bytes
     needs: tuple[str, ...] = ()
     definitions: tuple[Path, ...] = ()
+    together: tuple[str, ...] = ()
 
     def file(self, name: str) -> str:
         """Return the archive's file name for a captured value that is called `name`."""
-        return f"{CAPTURED}/{name}.{_SUFFIX[self.format]}"
-
-
-class TooLarge(Exception):
-    """Error: a captured value takes too many bytes; `bytes` is the number counted so far."""
-
-    def __init__(self, bytes: int) -> None:
-        super().__init__(f"more than {bytes} bytes")
-        self.bytes = bytes
+        stem = "+".join(self.together or [name])
+        stem = stem if len(stem) <= _LONGEST else f"{self.together[0]}+{len(self.together) - 1} others"
+        return f"{CAPTURED}/{stem}.{_SUFFIX.get(self.format, 'pkl')}"
 
 
 def write(value: object, most: int | None = None) -> WrittenValue:
@@ -63,11 +58,19 @@ def write(value: object, most: int | None = None) -> WrittenValue:
     for attempt in (_as_npy, _as_safetensors, _as_parquet, _as_json):
         if (written := attempt(value)) is not None:
             return written
-    return _as_pickle(value, most)
+    return WrittenValue("pickle", *pickled(value, most))
+
+
+def write_together(values: Mapping[str, object]) -> WrittenValue:
+    """Return values by name as the content of one file, which keeps what they share; raises pickle's error."""
+    return WrittenValue("graph", *pickled(dict(values)), together=tuple(values))
 
 
 def read(format: str, data: bytes, namespace: Mapping[str, Any]) -> Any:
-    """Return the value that `write` serialised; classes of the notebook are looked up in `namespace`."""
+    """Return the value that `write` serialised, or the values by name that `write_together` did.
+
+    Classes of the notebook are looked up in `namespace`.
+    """
     if format == "npy":
         import numpy
 
@@ -78,7 +81,7 @@ def read(format: str, data: bytes, namespace: Mapping[str, Any]) -> Any:
         import pandas
 
         return pandas.read_parquet(io.BytesIO(data))
-    return json.loads(data) if format == "json" else _Unpickler(io.BytesIO(data), namespace).load()
+    return json.loads(data) if format == "json" else unpickled(data, namespace)
 
 
 def captured(name: str) -> Any:
@@ -107,6 +110,15 @@ def captured(name: str) -> Any:
     found: Captured | None = next((each for each in snapshot.captured if each.name == name), None)
     if found is None:
         raise InvalidRequest(f"captured({name!r}): nothing of that name travelled; submit with --capture {name}")
+    if found.format != "graph":
+        return _read_file(folder, found, namespace)
+    unread = namespace.setdefault(_UNREAD, {})
+    if name not in unread.get(found.file, {}):
+        unread[found.file] = _read_file(folder, found, namespace)
+    return unread[found.file].pop(name)
+
+
+def _read_file(folder: Path, found: Captured, namespace: Mapping[str, Any]) -> Any:
     if (folder / CAPTURED / "loaded").is_dir():
         from kernel_backend.snapshots.loaded import take_travelled
 
@@ -208,56 +220,3 @@ def _is_json(value: Any, seen: set[int]) -> bool:
         return all(_is_json(each, seen) for each in value)
     except RecursionError:
         return False
-
-
-class _Pickler(pickle.Pickler):
-    def __init__(self, file: io.BytesIO) -> None:
-        super().__init__(file, protocol=5)
-        self.needs: dict[str, None] = {}
-        self.modules: dict[str, None] = {}
-
-    def reducer_override(self, obj: Any) -> Any:
-        if isinstance(obj, type | types.FunctionType):
-            if obj.__module__ == NOTEBOOK:
-                self.needs[obj.__qualname__.split(".")[0]] = None
-            else:
-                self.modules[obj.__module__] = None
-        return NotImplemented
-
-    @property
-    def definitions(self) -> tuple[Path, ...]:
-        """Return the folders of loaded training definitions whose classes the pickled value uses; empty if none."""
-        loaded = sys.modules.get(_LOADED)
-        found = [loaded.definition_of(module) for module in self.modules] if loaded else []
-        return tuple(dict.fromkeys(folder for folder in found if folder is not None))
-
-
-class _Unpickler(pickle.Unpickler):
-    def __init__(self, file: io.BytesIO, namespace: Mapping[str, Any]) -> None:
-        super().__init__(file)
-        self._namespace = namespace
-
-    def find_class(self, module: str, name: str) -> Any:
-        if module != NOTEBOOK:
-            return super().find_class(module, name)
-        first, *rest = name.split(".")
-        return functools.reduce(getattr, rest, self._namespace[first])
-
-
-class _Bounded(io.BytesIO):
-    def __init__(self, most: int | None) -> None:
-        super().__init__()
-        self._most = most
-
-    def write(self, data: Any) -> int:
-        count = super().write(data)
-        if self._most is not None and self.tell() > self._most:
-            raise TooLarge(self.tell())
-        return count
-
-
-def _as_pickle(value: object, most: int | None) -> WrittenValue:
-    buffer = _Bounded(most)
-    pickler = _Pickler(buffer)
-    pickler.dump(value)
-    return WrittenValue("pickle", buffer.getvalue(), tuple(pickler.needs), pickler.definitions)

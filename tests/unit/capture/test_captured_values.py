@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import math
+import pickle
 import sys
 import types
 from collections import OrderedDict, namedtuple
@@ -193,6 +194,60 @@ def test_a_name_that_a_magic_made_says_the_way_out(world: World):
         "this cell uses 'files', made by 'files = !ls data' in cell [1], which a job cannot repeat. "
         "Write it in Python, or add --capture files."
     )
+
+
+TRAINED = [
+    "import random, torch",
+    "net = torch.nn.Linear(1, 1)\nopt = torch.optim.Adam(net.parameters())",
+    "steps = torch.optim.lr_scheduler.StepLR(opt, 1)",
+    "for _ in range(3):\n    net(torch.ones(1)).backward()\n    opt.step()\n    steps.step()",
+]
+
+
+@pytest.mark.parametrize(
+    ("cell", "shared"),
+    [
+        ("", "next(net.parameters()) is opt.param_groups[0]['params'][0]"),
+        ("", "steps.optimizer is opt and net.weight in opt.state"),
+        ("kept = [net, {'net': net}]", "kept[0] is net and kept[1]['net'] is net"),
+        ("ema = torch.optim.swa_utils.AveragedModel(net)\nkept = ema.module", "kept is ema.module"),
+        ("other = torch.nn.Sequential(net, torch.nn.Linear(1, 1))", "other[0] is net"),
+        ("kept = net.weight.detach()", "kept.data_ptr() == net.weight.data_ptr()"),
+        ("kept = net.state_dict()", "kept['bias'].data_ptr() == net.bias.data_ptr()"),
+        ("kept = torch.nn.Parameter(net.weight.detach()[:, :0])", "kept.shape == (1, 0)"),
+        ("class Run: pass\nrun = Run()\nrun.net, run.losses, losses = net, (one := []), one", "run.losses is losses"),
+    ],
+)
+def test_values_that_share_objects_share_them_in_the_job(world: World, cell: str, shared: str):
+    capture = world.capture([*TRAINED, cell], f"def model(): return net, opt, steps\ndef train_data(): return {shared}")
+    assert "backward" not in capture.source
+    module = world.job(capture)
+    assert module.train_data()
+    for name, value in zip(("net", "opt", "steps"), module.model(), strict=True):
+        assert repr(value.state_dict()) == repr(vars(world.main)[name].state_dict())
+    assert not any(vars(module)["__captured__"].values())
+
+
+def test_values_that_share_nothing_have_a_file_each(world: World):
+    cells = ["import torch", "a, b = torch.nn.Linear(1, 1), torch.nn.Linear(1, 1)", "c, d = {1: 'x'}, {1: 'x'}"]
+    capture = world.capture(cells, "def model(): return a, b, c, d", *"abcd")
+    assert [(each.file, each.format) for each in capture.captured] == [
+        (f"captured/{name}.pkl", "pickle") for name in "abcd"
+    ]
+
+
+def test_what_shares_an_object_is_named_with_its_file(world: World):
+    capture = world.capture(["a = [1]", "b = (a, a)"], "def model(): return a, b", "a", "b")
+    assert {(each.file, each.format) for each in capture.captured} == {("captured/a+b.pkl", "graph")}
+    assert 'a = captured("a")  # list, ' in capture.source
+    assert " with b, from the notebook" in capture.source
+    assert [names for names, _ in capture.captured_files] == ["a, b"]
+
+
+def test_a_pickle_of_an_earlier_version_is_read():
+    net = torch.nn.Linear(2, 2)
+    back = read("pickle", pickle.dumps(net, protocol=5), {})
+    assert torch.equal(back.weight, net.weight)
 
 
 Pair = namedtuple("Pair", "a b")
