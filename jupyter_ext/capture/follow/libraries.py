@@ -162,12 +162,17 @@ _SETTING = re.compile(
     r"|rc$|rcdefaults$|pandas$|load_dotenv$|setdefault|captureWarnings|signal$|dictConfig|fileConfig|tzset"
     r"|init$|init_(?:run|project|notebook_mode)$|initialize|start$|start_run$|finish$|end_run$|stop$|autolog$)"
 )
+# Functions that sound like it and change a model that they are given.
+_OF_MODELS = _names(
+    "update_bn remove_weight_norm remove_spectral_norm register_parametrization remove_parametrizations",
+    "set_model_state_dict set_optimizer_state_dict set_state_dict set_peft_model_state_dict",
+)
 _KEEPING = re.compile(r"register|callback|on_|add_|connect|subscribe|attach|push|enter_context|bind|set_|install|hook")
 
 
 def sets(path: tuple[str, ...]) -> bool:
     """Return True if the last name of a dotted path sounds like a function that changes settings of its module."""
-    return bool(path and _SETTING.match(path[-1]))
+    return bool(path and _SETTING.match(path[-1])) and path[-1] not in _OF_MODELS
 
 
 def only_looks(name: str | None, path: tuple[str, ...]) -> bool:

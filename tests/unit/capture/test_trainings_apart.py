@@ -75,6 +75,9 @@ print(results)""",
     "w = (w - 0.1 * g).detach().requires_grad_()",
     "averaged weights": f"{STEP}ema = torch.optim.swa_utils.AveragedModel(m)\n"
     "criterion(m(X), y).backward(); o.step(); ema.update_parameters(m)",
+    "renewed statistics": f"{STEP}torch.optim.swa_utils.update_bn(train, m)",
+    "a parametrization": f"{STEP}nn.utils.parametrizations.weight_norm(m)\n"
+    "nn.utils.parametrize.remove_parametrizations(m, 'weight')",
     "a copy": "m = copy.deepcopy(nn.Linear(4, 2))\no = torch.optim.SGD(m.parameters(), 0.1)\nm(X).sum().backward()",
     "a bar": f"from tqdm.auto import tqdm\n{STEP}bar = tqdm(train)\nfor xb, yb in bar:\n    l = criterion(m(xb), yb)\n"
     "    l.backward(); o.step()\n    bar.set_postfix(loss=l.item())",
@@ -101,6 +104,7 @@ def test_a_baseline_on_the_same_data_stays_behind(baseline: str, data: str):
 # Cells, and the expression that the submitted cell reads.
 NEEDED = {
     "the same model": ("criterion(model(X), y).backward(); opt.step()", "model"),
+    "renewed statistics": ("torch.optim.swa_utils.update_bn(train, model)", "model"),
     "gradients alone": ("criterion(model(X), y).backward()", "model"),
     "a part of another model": (
         "head = nn.Sequential(model, nn.Linear(2, 2))\no = torch.optim.SGD(head.parameters(), 0.1)\n---\n"
