@@ -14,8 +14,9 @@ from jupyter_ext.submit.local import train_locally
 from jupyter_ext.submit.submit import check, read, send
 from kernel_backend.commands.answer import Answer, Started, Text
 from kernel_backend.commands.verb import Call
-from kernel_backend.definition.command_line import joined
-from kernel_backend.errors import InvalidRequest
+from kernel_backend.definition.command_line import PYTHON, joined
+from kernel_backend.definition.parse import parse
+from kernel_backend.errors import InvalidDefinition, InvalidRequest
 from kernel_backend.text import same_text
 
 _INSTEAD = {  # of a file by its suffix
@@ -37,17 +38,28 @@ class Source(NamedTuple):
 def source_of(options: Namespace, program: Sequence[str] | None) -> Source:
     """Return the captured file or command that the command line of `daylight submit` names.
 
-    `program` has the words of the command after `--`; if it is None, the file is taken from the positional arguments in
-    `options.words`, and removed there. Raises InvalidRequest if there is no file, or a file besides a command.
+    A file with a training loop of its own is the command that starts it, so that it has its own path and folder, as
+    libraries such as Hydra expect. `program` has the words of the command after `--`; if it is None, the file is taken
+    from the positional arguments in `options.words`, and removed there. Raises InvalidRequest if there is no file, or a
+    file besides a command.
     """
     if program is None:
         path = _file(options.words)
-        return Source(capture_file(path), path, path.stem, str(path))
+        program = [PYTHON, str(path)]
+        if options.form or options.metric_pattern or not _trains_in_a_loop(program):
+            return Source(capture_file(path), path, path.stem, str(path))
     if others := [word for word in options.words if "=" not in word]:
         raise InvalidRequest(f"{others[0][:500]} stands before --: write the program after it, and name=value before")
     asked = "--form command" if options.form else "--metric-pattern" if options.metric_pattern else None
     capture, path = capture_command(program, asked and f"{asked} asks for it")
     return Source(capture, path, default_name(program), "", f" -- {joined(program)}")
+
+
+def _trains_in_a_loop(program: Sequence[str]) -> bool:
+    try:
+        return parse(capture_command(program)[0].source).form == "script"
+    except (InvalidDefinition, InvalidRequest):
+        return False
 
 
 def submit(call: Call) -> Answer:

@@ -94,6 +94,18 @@ def test_a_program_that_wires_its_ranks_in_a_module_of_its_project_is_a_command(
     )
 
 
+def test_a_file_with_a_loop_of_its_own_is_the_program_that_python_starts(project: Path, capsys) -> None:
+    Path("src/train.py").write_text(EPOCHS.replace("END", "n"))
+    roles = "import torch\ndef model(): return torch.nn.Linear(1, 1)\ndef train_data(): return []\n"
+    Path("roles.py").write_text(f"{roles}def loss(output, target): return output.sum()\n")
+    assert main(["submit", "--dry-run", "src/train.py", "--epochs", "3"]) == 0
+    by_file = capsys.readouterr().out
+    assert main(["submit", "--dry-run", "--epochs", "3", "--", "python", "src/train.py"]) == 0
+    assert by_file == capsys.readouterr().out
+    assert main(["submit", "--dry-run", "roles.py", "--epochs", "3"]) == 0
+    assert "-- python" not in capsys.readouterr().out
+
+
 def test_the_command_form_can_be_insisted_on(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (project / "src" / "train.py").write_text(LOOP)
     found = captured("python src/train.py", "--form command asks for it")
