@@ -6,7 +6,7 @@ import glob
 import os
 import sys
 from argparse import Namespace
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -23,6 +23,8 @@ from kernel_backend import NUMERICS, __version__
 from kernel_backend.client import Client
 from kernel_backend.data import Declared, declare
 from kernel_backend.definition.binding import bind_space, configured, with_epochs
+from kernel_backend.definition.command.choice import OWN_CHECKPOINTS
+from kernel_backend.definition.command_line import Command
 from kernel_backend.definition.contract import CONTRACT, REQUIRED, Definition, Form
 from kernel_backend.definition.options import check_options
 from kernel_backend.definition.parse import parse
@@ -186,6 +188,9 @@ class PreparedSubmission:
             *self.around.warnings,
             *lacks,
             *hints,
+            *_shared_folder(
+                self.definition.command, self.space, (self.capture.source.encode(), *self.travelling.files.values())
+            ),
         )
 
 
@@ -282,6 +287,23 @@ def _definition(capture: Capture, travelling: ProjectFiles, namespace: Mapping[s
             raise
         details = {"cell": found.cell, "options": found.options, "shown": found.shown} if found.cell else {}
         raise InvalidDefinition(found.text, **details) from None
+
+
+def _shared_folder(command: Command | None, space: Space, code: Iterable[bytes]) -> Iterator[str]:
+    """Yield a warning if the trials of a command may overwrite each other's files, which only the program knows.
+
+    What a process of the job writes is seen, and told when it happens.
+    """
+    if command is None or command.taken or not space.parameters:
+        return
+    if command.names_a_place_per_trial or any(OWN_CHECKPOINTS.encode() in each for each in code):
+        return
+    parameter = space.parameters[0].label
+    yield (
+        "its trials run in one folder: a file that the program writes under the same name in each, such as best.pt, is "
+        f"overwritten by another trial, which may read it back as its own. Name files by the trial, as in "
+        f"out-{{{parameter}}}, or write them into {{checkpoints}} (${OWN_CHECKPOINTS}), a folder for each trial"
+    )
 
 
 def _unused(capture: Capture, definition: Definition) -> list[Problem]:

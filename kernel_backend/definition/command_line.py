@@ -16,6 +16,8 @@ CHECKPOINTS = "checkpoints"  # {checkpoints} is the trial's folder, not a hyperp
 PYTHON = "python"  # as the first argument: the job's own interpreter
 # `{{name}}` is the escaped text {name}, and `${name}` is a shell variable.
 _PLACEHOLDER = re.compile(r"\{\{(?P<text>[A-Za-z_]\w*)\}\}|(?<!\$)\{(?P<name>[A-Za-z_]\w*)\}")
+# A hyperparameter's value, written as a NUL, next to what makes a path or a file's name, or the trial's own folder.
+_PATH_OF_TRIAL = re.compile(r"\0[\w\0-]*[./]\w|[\w.][-_/]\0|/\0|\x01")
 
 
 class Command(Record):
@@ -33,6 +35,11 @@ class Command(Record):
         """Return the names of the hyperparameters, in the order of their placeholders, such as `{lr}`."""
         found = (each["name"] for word in self.words for each in _PLACEHOLDER.finditer(word))
         return tuple(dict.fromkeys(name for name in found if name and name != CHECKPOINTS))
+
+    @property
+    def names_a_place_per_trial(self) -> bool:
+        """Return True if a path in the words differs between trials, as `runs/{lr}` and `{checkpoints}` do."""
+        return any(_PATH_OF_TRIAL.search(_PLACEHOLDER.sub(_marked, word)) for word in self.words)
 
     @property
     def arguments(self) -> int:
@@ -88,6 +95,10 @@ def command_of(tree: ast.Module) -> Command | None:
 
 def _is_mark(target: ast.expr) -> bool:
     return isinstance(target, ast.Name) and target.id == MARK
+
+
+def _marked(found: re.Match[str]) -> str:
+    return found["text"] or ("\x01" if found["name"] == CHECKPOINTS else "\0")
 
 
 def _text(value: Any) -> str:

@@ -12,7 +12,7 @@ from kernel_backend.definition.script.modules import without_program
 from kernel_backend.definition.script.own_ranks import first_line, wired
 from kernel_backend.definition.trainer.cell import is_trainer
 
-_FOLDER = "DAYLIGHT_CHECKPOINTS"  # variable with the folder of a command's own checkpoints
+OWN_CHECKPOINTS = "DAYLIGHT_CHECKPOINTS"  # variable with the folder of a command's own checkpoints
 # Frameworks besides torch whose losses have a backward().
 _OTHERS = frozenset({"chainer", "jittor", "mindspore", "mxnet", "oneflow", "paddle", "tinygrad"})
 
@@ -52,7 +52,7 @@ def _saves(node: ast.AST) -> bool:
         case ast.Attribute(value=ast.Name(id="run"), attr="checkpoint" | "checkpoint_dir"):
             return True
         case ast.Constant(value=str(text)):
-            return text == _FOLDER
+            return text == OWN_CHECKPOINTS
     return False
 
 

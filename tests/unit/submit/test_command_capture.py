@@ -326,3 +326,27 @@ def test_a_search_of_a_command_needs_its_number_of_epochs(project: Path, capsys,
     assert main([*SEARCH, f"--search={method}", *command]) != 0
     assert "write that number, which is how often it reports acc, or --steps N" in capsys.readouterr().err
     assert main([*SEARCH, f"--search={method}", "--epochs=9", *command]) == 0
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("bash run.sh {lr}", True),
+        ("bash run.sh --lr={lr} --out runs/best", True),
+        ("bash run.sh {{lr}}/best {lr}", True),
+        ("bash run.sh {lr} --out runs/{lr}", False),
+        ("bash run.sh {lr} model-{lr}.pt", False),
+        ("bash run.sh {lr} {checkpoints}", False),
+        ("bash own.sh {lr}", False),
+    ],
+)
+def test_trials_of_a_command_that_may_overwrite_files_of_each_other_are_told_before(
+    project: Path, capsys, line: str, told: bool
+) -> None:
+    Path("own.sh").write_text("./solve --lr $1 --out $DAYLIGHT_CHECKPOINTS/best.pt\n")
+    assert main([*SEARCH, "--search=random", "--metric=acc:max", "--epochs=9", "--", *line.split()]) == 0
+    shown = capsys.readouterr().out
+    assert ("is overwritten by another trial, which may read it back as its own" in shown) == told
+    assert ("Name files by the trial, as in out-{lr}, or write them into {checkpoints}" in shown) == told
+    assert main(["submit", "--dry-run", "--epochs=9", "lr=0.1", "--", *line.split()]) == 0  # a single training
+    assert "is overwritten" not in capsys.readouterr().out
