@@ -30,6 +30,7 @@ from kernel_backend.model.versions import DEFAULTS, REQUEST, VERSION
 if TYPE_CHECKING:
     from kernel_backend.service.service import Service
 
+LONGEST_TEXT = 1000  # characters of a query parameter, which a database searches for
 PIECE = 2**20  # bytes of a file that are sent at once
 LOOKS = ("GET", "HEAD", "OPTIONS")  # methods that change nothing
 
@@ -163,6 +164,13 @@ class AuthenticatedHandler(RequestHandler):
         given = self.get_query_argument(name, None) is not None
         return self.integer(name, 0, least) if given else None
 
+    def text(self, name: str) -> str | None:
+        """Return the query parameter `name`, None if it is absent; raises InvalidRequest if it is too long."""
+        text = self.get_query_argument(name, None)
+        if text is not None and len(text) > LONGEST_TEXT:
+            raise InvalidRequest(f"{name}={text[:50]}...: has {len(text)} characters, and the limit is {LONGEST_TEXT}")
+        return text
+
     def write_error(self, status_code: int, **kwargs: Any) -> None:
         """Reply to a failed request with the error as JSON, and with the HTTP status of that error."""
         error = self.as_ours(status_code, kwargs.get("exc_info", (None, None, None))[1])
@@ -245,6 +253,7 @@ class ApiHandler(AuthenticatedHandler):
 
     def on_connection_close(self) -> None:
         """Give back the memory of a body whose rest does not come any more; one that is being answered is kept."""
+        super().on_connection_close()
         if not self._answering:
             self.on_finish()
 

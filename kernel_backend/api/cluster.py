@@ -110,7 +110,7 @@ class SpendingHandler(ApiHandler):
 
     async def _report(self) -> SpendingReport:
         since, until = self.maybe_integer("since"), self.maybe_integer("until")
-        return await self.service.spending.report(self.user, self.get_query_argument("by", "month"), since, until)
+        return await self.service.spending.report(self.user, self.text("by") or "month", since, until)
 
 
 class SpendingCsvHandler(SpendingHandler):
@@ -162,7 +162,7 @@ class AuditHandler(ApiHandler):
     async def get(self) -> None:
         """List actions on shared settings and on other users' objects, newest first. For admins."""
         limit = self.integer("limit", ENTRIES, least=1, most=MOST_ENTRIES)
-        before, search = self.maybe_integer("before"), self.get_query_argument("search", "")
+        before, search = self.maybe_integer("before"), self.text("search") or ""
         self.reply({"audit": await self.service.quotas.audit(self.user, before, limit, search)})
 
 

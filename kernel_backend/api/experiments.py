@@ -37,10 +37,10 @@ class ExperimentsHandler(ApiHandler):
         to the smallest number on the present page.
         """
         state, search, owner, group, notebook = (
-            self.get_query_argument(name, None) for name in ("state", "search", "owner", "group", "notebook")
+            self.text(name) for name in ("state", "search", "owner", "group", "notebook")
         )
         limit, before = self.integer("limit", 50, least=1, most=1000), self.maybe_integer("before", least=1)
-        tags = split_tags(self.get_query_argument("tag", ""))
+        tags = split_tags(self.text("tag") or "")
         found = await self.service.overviews(self.user, state, search, limit, owner, group, tags, notebook, before)
         self.reply({"experiments": found})
 
@@ -128,7 +128,7 @@ class HistoryHandler(ApiHandler):
 
     async def get(self) -> None:
         """List experiments, newest first, each with its changes since the previous one."""
-        search = self.get_query_argument("search", None)
+        search = self.text("search")
         limit = self.integer("limit", 20, least=1, most=200)
         self.reply({"history": await self.service.compare.history(self.user, search, limit)})
 
@@ -140,7 +140,7 @@ class ReportsHandler(ApiHandler):
         """List a trial's reports (metrics of one step each) with sequence numbers above `after`, in order."""
         trial, after = self.integer("trial", 1, least=1), self.integer("after", 0)
         limit = self.integer("limit", REPORTS_AT_ONCE, least=1, most=REPORTS_AT_ONCE)
-        kind = _kind(self.get_query_argument("kind", None))
+        kind = _kind(self.text("kind"))
         found = await self.service.reports(self.user, int(number), trial, kind, after, limit)
         self.reply({"reports": found})
 
@@ -258,7 +258,7 @@ class PictureHandler(ApiHandler):
         else:
             status = await self.service.search.status(self.user, int(number), limit=0)
             drawing = partial(_draw_search, overview, status, dark)
-        async with self.settings["drawing"]:
+        async with self.settings["drawing"].of(self.user.name):
             image = await asyncio.to_thread(drawing)
         self.set_header("Content-Type", "image/png")
         self.finish(image)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Iterable
 
@@ -31,6 +30,7 @@ from kernel_backend.api.verbs import verb_handler
 from kernel_backend.identity.base import Browsers, Identity
 from kernel_backend.model.cluster.people import Person
 from kernel_backend.routes import ATTEMPT, ENDPOINTS, HOLDER, PROBE
+from kernel_backend.service.owner_limit import OwnerLimit
 from kernel_backend.service.service import Service
 
 PING_S = 20  # a client that does not answer pings for so long is disconnected
@@ -103,7 +103,7 @@ def application(
         cookie_secret=secret,
         use=use or Activity(),
         routes=ROUTES,
-        drawing=asyncio.Semaphore(1),  # drawing is slow: many requests at once must not starve others
+        drawing=OwnerLimit(1, 1),  # drawing is slow: many requests of a user must not starve others
         websocket_ping_interval=PING_S,
         websocket_max_message_size=2**16,
         request_times=times,

@@ -24,7 +24,7 @@ class SearchHandler(ApiHandler):
 
     async def get(self, number: str) -> None:
         """Show the status of a search: its rungs (lengths of training), best value over time, and a page of trials."""
-        sort = self.get_query_argument("sort", "best")
+        sort = self.text("sort") or "best"
         limit, offset = self.integer("limit", ROWS, least=0, most=MOST_ROWS), self.integer("offset", 0)
         self.reply(await self.service.search.status(self.user, int(number), sort, limit, offset))
 

@@ -67,8 +67,11 @@ def check_tag(text: str) -> str:
 
 
 def split_tags(text: str) -> list[str]:
-    """Split `baseline,good` into tags; raises InvalidRequest if one is invalid."""
-    return [check_tag(tag.strip()) for tag in text.split(",") if tag.strip()]
+    """Split `baseline,good` into tags; raises InvalidRequest if one is invalid, or for more than an experiment has."""
+    found = list(dict.fromkeys(check_tag(tag.strip()) for tag in text.split(",") if tag.strip()))
+    if len(found) > MOST_TAGS:
+        raise InvalidRequest(f"{len(found)} tags: an experiment has at most {MOST_TAGS}")
+    return found
 
 
 def _edited_tags(before: Sequence[str], add: Iterable[str], remove: Iterable[str]) -> tuple[str, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import httpx
@@ -206,3 +207,41 @@ def test_a_snapshot_that_is_gone_hides_no_other_row_of_a_history(served, client,
         assert [text.partition(" (")[0] for text in told[number]] == ["the snapshot of #2 cannot be read"]
     assert told[4]
     assert not any("cannot be read" in text for text in told[4])
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        *(f"experiments?{name}={'a' * 1001}" for name in ("state", "search", "owner", "group", "notebook")),
+        f"experiments?tag={'t,' * 10_000}",
+        f"experiments?tag={','.join(f't{number}' for number in range(33))}",
+        f"history?search={'_' * 60_000}",
+        f"usage?by={'m' * 1001}",
+    ],
+)
+def test_what_is_looked_for_is_short(served, query):
+    """30,000 tags took 13 s of the processor, and the database was said not to be available."""
+    answer = httpx.get(f"{served.url}/api/{query}", headers={"Authorization": f"Bearer {TOKEN}"})
+    assert answer.status_code == 400
+    assert "the limit is 1000" in answer.json()["message"] or "at most 32" in answer.json()["message"]
+
+
+def test_curves_of_a_trial_that_take_long_hold_up_no_others(served, token, monkeypatch):
+    store, may_end, begun = served.service._store, threading.Event(), threading.Event()
+    real = store.reported_values
+
+    def slow(number: int, trial: int, after: int) -> ReportedValues:
+        if number == 1:
+            begun.set()
+            may_end.wait(60)
+        return real(number, trial, after)
+
+    monkeypatch.setattr(store, "reported_values", slow)
+    client = served.client()
+    submit(client)
+    with ThreadPoolExecutor(1) as another:
+        waiting = another.submit(served.client().curves, 1)
+        assert begun.wait(60)
+        assert client.curves(2).curves == ()
+        may_end.set()
+        waiting.result(60)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from weakref import WeakValueDictionary
 
 from kernel_backend.model.views.curves import Curves, ReportedValues, join, thin
 from kernel_backend.store.base import Store
@@ -13,17 +14,17 @@ KEPT = 1_000_000  # values of all cached trials together, 32 bytes each
 class CurveReader:
     """Reader that reduces the reports of a trial to learning curves with few points.
 
-    It serves one caller at a time, so that concurrent callers share its cache.
+    It serves one caller of a trial at a time, so that concurrent callers share its cache.
     """
 
     def __init__(self, store: Store, kept: int = KEPT) -> None:
         self._store, self._kept = store, kept
         self._told: dict[tuple[int, int], ReportedValues] = {}  # by experiment and trial; most recently used last
-        self._lock = asyncio.Lock()
+        self._locks: WeakValueDictionary[tuple[int, int], asyncio.Lock] = WeakValueDictionary()
 
     async def curves(self, number: int, trial: int, points: int) -> Curves:
         """Return a trial's current learning curves, downsampled to at most `points` points each; raises NotFound."""
-        async with self._lock:
+        async with self._locks.setdefault((number, trial), asyncio.Lock()):
             known = self._told.pop((number, trial), ReportedValues())
             reported_values, curves = await asyncio.to_thread(self._read, number, trial, known, points)
             self._told[number, trial] = reported_values
