@@ -3,8 +3,10 @@ PYTHON ?= python3
 BIN    := .venv/bin
 STAMP  := .venv/.setup-stamp
 FRONT  := .venv/.front-stamp
-# Three at once, as a test waits a quarter of its time on two cores. Files stay whole, for they share servers.
-PYTEST := $(BIN)/python scripts/run_tests.py -n 3 --dist loadfile --no-loadscope-reorder
+# One more than there are cores, as a test waits a quarter of its time; eight at most, each of which has gangs of a few
+# gigabytes. Files stay whole, for they share servers.
+WORKERS = $(shell $(PYTHON) -c 'import os; print(min(len(os.sched_getaffinity(0)), 7) + 1)')
+PYTEST  = $(BIN)/python scripts/run_tests.py -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 NPM    := PATH="$(CURDIR)/$(BIN):$$PATH" npm --silent
 
 # Containers often forbid Python to keep its bytecode: each of the thousands of processes of the tests would compile
