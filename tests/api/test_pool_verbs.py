@@ -95,10 +95,11 @@ def test_a_pool_that_is_used_is_not_removed(served: Served, client: Client):
         submit(client, name, slots=2, pool="second")
     with pytest.raises(Conflict, match="used by experiments that have not ended: #1, #2; stop them first"):
         client.remove_pool("second")
+    until(lambda: served.others["second"].jobs, "a gang is there")
     for number in (1, 2):
         client.stop(number)
+    served.others["second"].step_aside(AttemptId(1, 1, 1))  # else it has half a minute to do so
     until(lambda: all(client.experiment(number).ended for number in (1, 2)), "both have ended")
-    until(lambda: not served.others["second"].jobs, "the gang is gone")
     assert client.remove_pool("second").name == "second"
     assert [each.name for each in client.pools()] == ["local"]
     assert client.audit()[0].act == "remove pool"
