@@ -11,7 +11,15 @@ import pytest
 from kernel_backend import discovery
 from kernel_backend.client import Client
 from tests.api.served import DEFINITION, SECOND, TOKEN, Served, StillEngine
+from tests.support.memory_folder import memory_folder
 from tests.support.world import until
+
+
+@pytest.fixture
+def tmp_path() -> Iterator[Path]:
+    """Provide a folder in memory, as each service commits often."""
+    with memory_folder() as folder:
+        yield folder
 
 
 @pytest.fixture

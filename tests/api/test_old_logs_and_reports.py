@@ -86,8 +86,8 @@ def test_the_logs_of_an_experiment_go_and_nothing_that_others_need(kept: tuple[S
     with pytest.raises(NotFound, match=r"logs of experiment #1 are removed: the service keeps them for 90 days"):
         client.logs(1)
     assert client.logs(2).text
-    assert client.rerun(1).experiment.number == 3
     assert served.service.numbering._in_workspace("dave") == 2  # their numbers are not used again
+    assert client.rerun(1).experiment.number == 3
 
 
 def test_the_service_removes_them_by_itself(kept: tuple[Served, Client]):
