@@ -96,7 +96,8 @@ class World:
 
     def start_service(self, *arguments: str) -> ForkedService:
         """Start a service process, and return it without waiting until it listens."""
-        empty_database(self.home / "daylight.db")
+        if isinstance(self.database, Path):  # else it is on a server
+            empty_database(self.database)
         with (self.home / "service.log").open("ab") as log:
             service = ForkedService(self.home, *self.settings, *arguments, said=log, **self.environment)
         self._services.append(service.process)
