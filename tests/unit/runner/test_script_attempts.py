@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import ast
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from kernel_backend.model.reports import Guarantee
+from kernel_backend.runner.forms.script import training
 from kernel_backend.runner.forms.script.training import ScriptTraining
-from tests.support.script_attempts import Job
+from kernel_backend.runner.forms.script.watchers import Watchers
+from tests.support.script_attempts import Ended, Job
 from tests.support.script_runs import run
 
 # A thread's place in its work is saved nowhere: a restart from a checkpoint would train on its batches twice.
@@ -183,3 +188,77 @@ def test_a_checkpoint_that_cannot_be_read_falls_back_to_an_older_one(tmp_path: P
     assert (last.code, last.started.resumed_from) == (0, "5-1" if watch is harm else "4-1"), last.log
     (job.folder / "late.py").unlink(missing_ok=True)
     assert last.log == plain(tmp_path, LATE)
+
+
+WATCHED = """
+import torch
+from torch import nn
+from tqdm import tqdm
+torch.manual_seed(0)
+model = nn.Linear(4, 1)
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+bar = tqdm(range(3), disable=True)
+for step in bar:
+    loss = model(torch.randn(8, 4)).square().mean()
+    loss.backward()
+    opt.step()
+    opt.zero_grad()
+    bar.set_postfix(loss=loss.item())
+    print("loss", loss.item())
+print("end", sum(each.sum().item() for each in model.parameters()))
+"""
+
+
+class Broken:
+    """Function that raises in the place of another one."""
+
+    def __init__(self, watch: Callable[..., object]) -> None:
+        self.__self__ = getattr(watch, "__self__", watch)
+        self.__qualname__ = watch.__qualname__
+
+    def __call__(self, *_: object) -> None:
+        raise RuntimeError("broken")
+
+
+def watched(folder: Path, monkeypatch: pytest.MonkeyPatch, broken: str = "") -> tuple[Ended, Job, set[str]]:
+    """Train, and return the names of the functions that watched; that called `broken` raises."""
+    names = os.open(folder / f"names{broken}", os.O_RDWR | os.O_CREAT)
+    call = Watchers.call
+
+    def calls(self: Watchers, watch: Callable[..., object], *given: object) -> object:
+        os.write(names, f"{watch.__qualname__}\n".encode())
+        return call(self, Broken(watch) if watch.__qualname__ == broken else watch, *given)
+
+    monkeypatch.setattr(Watchers, "call", calls)
+    job = Job(folder / f"job{broken}", WATCHED, options={"epochs": 3, "rehearse": True})
+    ended = job.run()
+    monkeypatch.undo()
+    return ended, job, set(os.pread(names, 10**6, 0).decode().split())
+
+
+WATCHING = {
+    "Curves", "Curves.backward", "Curves.close", "Curves.finish", "Curves.iteration", "Curves.output",
+    "NamedModules.iteration", "Recorder._iteration", "Recorder._step", "Rehearsal.close",
+    "Rehearsal.step", "Rehearsal.taken", "ScriptTraining._say_weights", "ScriptTraining._separate_losses",
+    "Trackers.take",
+}  # fmt: skip
+
+
+def test_whatever_watches_a_program_costs_only_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    whole, job, names = watched(tmp_path, monkeypatch)
+    assert whole.code == 0, whole.log
+    assert names == WATCHING  # what is added here is tried below
+    saved = [each.id for each in job.home.committed()]
+    for name in sorted(names):
+        ended, job, _ = watched(tmp_path, monkeypatch, name)
+        assert (ended.code, ended.log) == (0, whole.log), name
+        assert f"{name} raised RuntimeError: broken; the training goes on without it" in ended.notes
+        assert ended.started.guarantee == whole.started.guarantee
+        assert job.home.committed()[-1].id == saved[-1], name
+
+
+def test_nothing_that_watches_is_called_past_the_guard():
+    tree = ast.parse(Path(training.__file__).read_text())
+    calls = {ast.unparse(each.func) for each in ast.walk(tree) if isinstance(each, ast.Call)}
+    found = {each for each in calls if each.startswith(("self._curves.", "self.recorder.", "self.rehearsal."))}
+    assert found == {"self.rehearsal.allows", "self.rehearsal.begin_anew", "self.rehearsal.state"}  # the guarantee's

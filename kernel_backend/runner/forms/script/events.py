@@ -15,6 +15,7 @@ import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from kernel_backend.definition.script.loops import TrainingLoop
+from kernel_backend.runner.forms.script.watchers import Watchers
 
 
 class Events:
@@ -23,8 +24,9 @@ class Events:
     Such a listener must not disturb the training: it may not change the script's variables or draw random numbers.
     """
 
-    def __init__(self) -> None:
-        """Patch `torch.autograd.backward`, and register a hook on optimizer steps."""
+    def __init__(self, watchers: Watchers | None = None) -> None:
+        """Patch `torch.autograd.backward`, and register a hook on optimizer steps; `watchers` calls the listeners."""
+        self.watchers = watchers or Watchers()
         self.on_backward: list[Callable[[Any], None]] = []  # called with the tensor, before its backward pass
         self.on_step: list[Callable[[int], None]] = []  # called with the number of steps taken, when one ends
         self.on_iteration: list[Callable[[TrainingLoop, FrameType], None]] = []  # at the end of an iteration
@@ -46,14 +48,14 @@ class Events:
     def iteration(self, loop: TrainingLoop, frame: FrameType) -> None:
         """Notify listeners that an iteration of a training loop has ended."""
         for each in self.on_iteration:
-            each(loop, frame)
+            self.watchers.call(each, loop, frame)
 
     def step(self, step: int) -> None:
         """Notify listeners that a step was completed."""
         self.backwards = self.updates = 0
         self.renewed = False
         for each in self.on_step:
-            each(step)
+            self.watchers.call(each, step)
 
     def resume(self) -> None:
         """Notify listeners from now on: the restarted program is at the point at which its checkpoint was saved."""
@@ -64,13 +66,13 @@ class Events:
         """Notify listeners of text that the program prints."""
         if not self.muted:
             for each in self.on_output:
-                each(text)
+                self.watchers.call(each, text)
 
     def _hear_backward(self, tensors: Any, *args: Any, **options: Any) -> None:
         if not self.muted:
             self.backwards += 1
             for each in self.on_backward:
-                each(tensors)
+                self.watchers.call(each, tensors)
         self._backward(tensors, *args, **options)
 
     def _hear_update(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:

@@ -52,6 +52,7 @@ from kernel_backend.runner.forms.script.snapshots import Snapshots
 from kernel_backend.runner.forms.script.split.calls import SplitCalls
 from kernel_backend.runner.forms.script.start import start_of
 from kernel_backend.runner.forms.script.state.tombstones import BeginAnew, NotSaved, unreadable
+from kernel_backend.runner.forms.script.watchers import Watchers
 from kernel_backend.runner.past import replay
 
 _TORCHS_SEED = 67280421310721  # torch's default seed
@@ -83,7 +84,8 @@ class ScriptTraining:
         number, size = rank.ranks.rank, rank.ranks.size
         settings = LoopSettings(rank.config, number, size, rank.device, rank.note, workers=rank.loader_workers)
         self._methods = RunMethods(self._training, settings, rank.functions.params)
-        self.events = Events()
+        self._watchers = Watchers(self.note)
+        self.events = Events(self._watchers)
         if rank.config.reproducible != "off":
             self._training.guarantee = presumed(signs)
         elif signs:
@@ -102,8 +104,8 @@ class ScriptTraining:
         self._curves: Curves | None = None
         if rank.ranks.rank == 0:
             trees = {"": loaded.cell, **modules}
-            self._curves = Curves(
-                self._training, rank.config, trees, self.events, self._heads.loops, self._heads.length
+            self._curves = self._watchers.call(
+                Curves, self._training, rank.config, trees, self.events, self._heads.loops, self._heads.length
             )
         self._modules = NamedModules(vars(self._program.module), self._heads.frames)
         self.events.on_iteration.append(self._modules.iteration)
@@ -157,7 +159,6 @@ class ScriptTraining:
             self._begin()
             if self._split is not None:
                 self._split.install()
-                self.events.on_step.append(self._split.end_step)
             with (
                 one_process_group(),
                 self.files.throughout(self._program.builtins),
@@ -168,7 +169,7 @@ class ScriptTraining:
             if not self.step:
                 self.note(f"no step was taken: the loop ({summary(self._program.loops)}) never came to backward()")
             if self._curves is not None:
-                self._curves.finish()
+                self._watchers.call(self._curves.finish)
             self._part.stations, self._part.text = self._end
             self._outermost = True
             self._training.retain(None)  # nothing is rehearsed any more
@@ -206,13 +207,13 @@ class ScriptTraining:
 
     def close(self) -> None:
         """Wait for a checkpoint that is being written, and stop threads and loader processes."""
-        self.rehearsal.close()
+        self._watchers.call(self.rehearsal.close)
         if self._split is not None:
             self._split.close()
         self._private.close()
         self.events.close()
         if self._curves is not None:
-            self._curves.close()
+            self._watchers.call(self._curves.close)
         self._training.close()
         self._methods.loop.close()
 
@@ -257,7 +258,7 @@ class ScriptTraining:
     def reached(self) -> None:
         """Count validations and epochs from here on: the program has come from earlier cells to the submitted one."""
         if self._curves is not None and not self.events.muted:
-            self._curves.begin_cell()
+            self._watchers.call(self._curves.begin_cell)
         self._training.counts = True
 
     # Called by Heads
@@ -272,10 +273,13 @@ class ScriptTraining:
     def begun(self) -> None:
         """Report the digests of the initial weights; called when the first training loop begins."""
         if self._rank.ranks.rank == 0:
-            found = weights(nn.Module(), self._modules.found())
-            self._rank.spool.say(Fact(name="weights", value=found.to_json()))
+            self._watchers.call(ScriptTraining._say_weights, self)
             if self._why_today and (acts := self._past.acts()):
                 self._rank.say_guarantee(replay.limited(self._training.guarantee, acts, self._why_today))
+
+    def _say_weights(self) -> None:
+        found = weights(nn.Module(), self._modules.found())
+        self._rank.spool.say(Fact(name="weights", value=found.to_json()))
 
     def iterated(self, loop: TrainingLoop, frame: FrameType, outermost: bool) -> None:
         """Count what an iteration of a loop completes: a step and, if its loop is the outermost, also an epoch.
@@ -286,10 +290,12 @@ class ScriptTraining:
         events.iteration(loop, frame)
         outermost = outermost and training.counts
         if events.updates or events.backwards:
-            self._separate_losses()
+            self._watchers.call(ScriptTraining._separate_losses, self)
             training.begin_step()
             training.abandon_step() if outermost else training.end_step()
             events.step(training.position.step)
+            if self._split is not None:
+                self._split.end_step(training.position.step)
         if outermost:  # after the last iteration only the end of the program is expected
             training.end_epoch(last=training.position.epoch + 1 >= training.rank.config.epochs)
 
@@ -360,7 +366,7 @@ class ScriptTraining:
             self.rehearsal.begin_anew(f"{copied[0]} is also held by functions of its library, which call the loop")
             return None
         self._part.stations, self._part.text = stations, self._output.text
-        self.rehearsal.taken(self.step)
+        self._watchers.call(self.rehearsal.taken, self.step)
         return True
 
 

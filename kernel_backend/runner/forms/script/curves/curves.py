@@ -78,7 +78,7 @@ class Curves:
         self._epoch: dict[str, float] = {}
         self._last: dict[str, float] = {}  # values of all validations, the newest of each name
         self._validated: tuple[int, dict[str, float]] = -1, {}  # step and values of the newest validation
-        self._trackers = Trackers(self.named)
+        self._trackers = Trackers(self.named, events.watchers.call)
 
     def close(self) -> None:
         """Stop listening to experiment trackers such as TensorBoard."""

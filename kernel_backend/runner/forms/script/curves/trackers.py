@@ -19,8 +19,9 @@ class Trackers:
     A tracker is patched when the program imports it.
     """
 
-    def __init__(self, hear: Hear) -> None:
-        self._hear = hear
+    def __init__(self, hear: Hear, call: Callable[..., object]) -> None:
+        """Patch the trackers; `call(function, *given)` calls what reads the values that the program logs."""
+        self._hear, self._call = hear, call
         self._changed: list[tuple[Any, str, Any]] = []
         writers = dict.fromkeys(("torch.utils.tensorboard.writer", "tensorboardX.writer"), self._writer)
         self._imports = OnImport(
@@ -38,6 +39,10 @@ class Trackers:
         self._imports.close()
         for owner, name, was in reversed(self._changed):
             setattr(owner, name, was)
+
+    def take(self, values: Callable[..., Mapping[str, Any]], args: Any, options: Any) -> None:
+        """Pass on the values that `values` finds in the arguments of a call of a tracker."""
+        self._hear(values(*args, **options))
 
     def _tqdm(self, module: ModuleType) -> None:
         self._before(module.tqdm, "set_postfix", _of_postfix)
@@ -63,7 +68,7 @@ class Trackers:
 
         @functools.wraps(call)
         def told(*args: Any, **options: Any) -> Any:
-            self._hear(values(*args, **options))
+            self._call(self.take, values, args, options)
             return call(*args, **options)
 
         self._changed.append((owner, name, call))

@@ -9,6 +9,7 @@ differ, the checkpoints so far are moved away, and the next weaker guarantee is 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -265,4 +266,5 @@ class Rehearsal:
     def _judge(self, rung: Rung) -> None:
         """Give restarts another guarantee, from now on and in later attempts."""
         self._judged, self._given = True, rung
-        self._stored.write(self.state())
+        with contextlib.suppress(OSError):
+            self._stored.write(self.state())
