@@ -53,7 +53,7 @@ def main(folder: Path) -> NoReturn:
             leave(refused="it is no program with a training loop of its own")
         training.rehearsal.close()
         training.saves = False  # it runs for a few steps only, so that checkpoints are useless
-        training.files.record = None
+        training.files.record = training.past = None  # those of the training
         recorder = training.recorder
         recorder.wanted = set(range(first, last + 1))
         recorded.append(recorder)

@@ -16,21 +16,24 @@ class Databases:
     def __init__(self) -> None:
         self._made: list[tuple[sqlite3.Connection, tuple[Any, ...], dict[str, Any]]] = []
         self._set: list[dict[str, Any]] = []
-        self._connect: Callable[..., sqlite3.Connection] = sqlite3.connect
+        self._follows = False
 
     def follow(self) -> None:
         """Follow the connections that are made from now on."""
+        real: Callable[..., sqlite3.Connection] = sqlite3.connect
 
         def connect(*args: Any, **named: Any) -> sqlite3.Connection:
-            made = self._connect(*args, **named)
-            self._made.append((made, args, {name: each for name, each in named.items() if name != "factory"}))
+            made = real(*args, **named)
+            if self._follows:
+                self._made.append((made, args, {name: each for name, each in named.items() if name != "factory"}))
             return made
 
-        _patch(connect)
+        self._follows = True
+        sqlite3.connect = sqlite3.dbapi2.connect = connect  # type: ignore[assignment]
 
     def closed(self) -> Databases:
         """Close the connections, before their files are exchanged, and follow no more; return self."""
-        _patch(self._connect)
+        self._follows = False
         open_now = []
         for made, args, named in self._made:
             with contextlib.suppress(sqlite3.Error):  # the program has closed it, or it is another thread's
@@ -50,7 +53,3 @@ class Databases:
                     setattr(made, name, value)
         self._made.clear()
         self._set.clear()
-
-
-def _patch(connect: Callable[..., sqlite3.Connection]) -> None:
-    sqlite3.connect = sqlite3.dbapi2.connect = connect  # type: ignore[assignment]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import tempfile
 import time
 import warnings
@@ -78,7 +79,7 @@ def mounts_below(folder: str) -> list[str]:
     """Return the paths at which other file systems are mounted within `folder`."""
     found = []
     for line in Path("/proc/self/mountinfo").read_text(errors="surrogateescape").splitlines():
-        path = line.split(" ")[4].encode("latin-1", "surrogateescape").decode("unicode_escape")
+        path = re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), line.split(" ")[4])  # a space is \040
         if path.startswith(folder.rstrip("/") + "/"):
             found.append(path)
     return found

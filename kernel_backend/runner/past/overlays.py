@@ -38,7 +38,7 @@ class Overlays:
         self._mounted: dict[int, str] = {}  # folder of each overlay, by the number of its mount
         self._number = 0
         self._databases = Databases()
-        self._renames: tuple[Callable[..., None], ...] = (os.rename, os.replace)
+        self._shown = False
 
     def why_not(self) -> str:
         """Return why this process cannot be shown the past, "" if it can; tried in a forked process."""
@@ -61,11 +61,15 @@ class Overlays:
         for path in sorted(paths - {*self._roots}, key=len):
             if any(path.startswith(f"{each}/") for each in self._roots) and os.path.lexists(path):
                 self._through[path] = os.open(path, os.O_PATH)
-        self._choose_folder()
-        self._mount(self._past.hidden(), self._past.kept)
-        self._cut(self._past.grown)
+        try:
+            self._choose_folder()
+            self._mount(self._past.hidden(), self._past.kept)
+            self._cut(self._past.grown)
+        except BaseException:
+            self._unmount()
+            raise
         self._databases.follow()
-        os.rename, os.replace = map(_moving, self._renames)
+        os.rename, os.replace = self._moving(os.rename), self._moving(os.replace)
 
     def advance(self, hidden: Collection[str], sizes: Mapping[str, int]) -> None:
         """Show the folders as they are, without the files `hidden`; longer files end after `sizes` bytes.
@@ -80,7 +84,6 @@ class Overlays:
         """Put the real folders in their place, and connect files that are open for writing, and databases, to them."""
         databases = self._databases.closed()
         self._unmount()
-        os.rename, os.replace = self._renames
         for fd, path, flags in self._written():
             with contextlib.suppress(
                 OSError
@@ -128,9 +131,10 @@ class Overlays:
         for path, fd in self._through.items():
             namespace.bind(fd, path)
         os.chdir(os.getcwd())
+        self._shown = True
 
     def _unmount(self) -> None:
-        folder = os.getcwd()
+        folder, self._shown = os.getcwd(), False
         for root in reversed(self._roots):
             if _mount_of(root) in self._mounted:
                 namespace.detach(root)
@@ -159,6 +163,20 @@ class Overlays:
                 if os.path.getsize(path) > size:
                     os.truncate(path, size)
 
+    def _moving(self, real: Callable[..., None]) -> Callable[..., None]:
+        """Wrap `os.rename`, so that it moves folders, too: an overlay refuses that, as another disk does."""
+
+        def renames(source: Any, target: Any, **named: Any) -> None:
+            try:
+                real(source, target, **named)
+            except OSError as error:
+                if not self._shown or error.errno != errno.EXDEV or named or not os.path.isdir(source):
+                    raise
+                shutil.copytree(source, target, symlinks=True)
+                shutil.rmtree(source)
+
+        return renames
+
     def _written(self) -> list[tuple[int, str, int]]:
         """Return the files of the overlays that this process has open for writing: number, path and flags of each."""
         found: list[tuple[int, str, int]] = []
@@ -171,21 +189,6 @@ class Overlays:
         # What another process knows of a database's write-ahead log cannot be exchanged.
         logs = {path for _, path, _ in found if path.endswith(("-wal", "-shm"))}
         return [each for each in found if each[1] not in logs and f"{each[1]}-wal" not in logs]
-
-
-def _moving(real: Callable[..., None]) -> Callable[..., None]:
-    """Wrap `os.rename`, so that it moves folders, too: an overlay refuses that, as another disk does."""
-
-    def renames(source: Any, target: Any, **named: Any) -> None:
-        try:
-            real(source, target, **named)
-        except OSError as error:
-            if error.errno != errno.EXDEV or named or not os.path.isdir(source):
-                raise
-            shutil.copytree(source, target, symlinks=True)
-            shutil.rmtree(source)
-
-    return renames
 
 
 def _holds_overlays(folder: Path) -> bool:

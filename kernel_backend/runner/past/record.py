@@ -49,6 +49,7 @@ class Past:
         self.roots: list[str] = []  # folders of which a restart sees the past
         self._seen: set[str] = set()
         self._linked: dict[tuple[int, int], Path] = {}
+        self._real: dict[str, str] = {}  # path without links of each folder, until one of them may be another
         self._left = TOTAL
         self._hearing, self._process, self._local = False, os.getpid(), threading.local()
         self._handlers: Mapping[str, Callable[..., None]] = {
@@ -121,7 +122,9 @@ class Past:
 
     def _hear(self, event: str, arguments: tuple[Any, ...]) -> None:
         handler = self._handlers.get(event)
-        if handler is None or not self._hearing or getattr(self._local, "busy", False):
+        if handler is None:
+            return
+        if not self._hearing or getattr(self._local, "busy", False):
             return
         self._local.busy = True
         try:
@@ -142,6 +145,7 @@ class Past:
 
     def _removing(self, path: Any, fd: Any = None) -> None:
         there = self._path(path, -1 if fd is None else fd)
+        self._real.clear()
         self._touch(there)
         if there not in self.removed and self._covers(there) and os.path.lexists(there):
             self._say("removed", there)
@@ -156,7 +160,8 @@ class Past:
             self._overwriting(path)
 
     def _listing(self, path: Any) -> None:
-        if not self.looked and path is not None and not isinstance(path, int):
+        by_import = sys._getframe(2).f_code.co_filename.startswith("<frozen importlib")
+        if not self.looked and not by_import and path is not None and not isinstance(path, int):
             folder = os.path.realpath(os.fsdecode(path))
             if folder == self.cwd or self._covers(folder):
                 self.looked[folder] = None
@@ -200,7 +205,7 @@ class Past:
     # What is kept
 
     def _shown(self, path: str) -> str:
-        return os.path.relpath(path, self.cwd) if _within(path, self.cwd) else path
+        return os.path.relpath(path, self.cwd) if _within(f"{path}/", self.cwd) else path
 
     def _covers(self, path: str) -> bool:
         place = os.path.dirname(path)
@@ -257,7 +262,9 @@ class Past:
         if fd >= 0:
             text = os.path.join(os.readlink(f"/proc/self/fd/{fd}"), text)
         folder, name = os.path.split(os.path.abspath(text))
-        return os.path.join(os.path.realpath(folder), name)
+        if folder not in self._real:
+            self._real[folder] = os.path.realpath(folder)
+        return os.path.join(self._real[folder], name)
 
     def _say(self, *words: Any) -> None:
         self._remember(*words)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+import importlib
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -206,6 +209,52 @@ def test_where_the_kernel_forbids_namespaces_it_is_said_and_nothing_is_mounted(c
     monkeypatch.setattr(namespace, "_call", forbidden)
     assert "unshare: Operation not permitted" in changed.overlays().why_not()
     assert not (changed.job / "replay").exists()
+
+
+def test_overlays_that_cannot_all_be_mounted_are_removed_again(changed, monkeypatch):
+    def fails(overlays: Overlays, sizes: object) -> None:
+        raise OSError("no space")
+
+    monkeypatch.setattr(Overlays, "_cut", fails)
+
+    def restart() -> None:
+        with pytest.raises(OSError, match="no space"):
+            changed.overlays().begin()
+        Path("kept").write_text("real")
+
+    in_child(restart)
+    assert (changed.work / "kept").read_text() == "real"
+
+
+def test_functions_that_another_has_wrapped_meanwhile_stay_wrapped(changed):
+    def restart() -> None:
+        overlays = changed.overlays()
+        overlays.begin()
+        os.rename = other = functools.partial(os.rename)
+        os.rename("out", "older")
+        assert sorted(os.listdir("older")) == ["a", "deep"]
+        overlays.end()
+        assert os.rename is other
+
+    in_child(restart)
+
+
+def test_what_a_setup_does_that_goes_otherwise_among_its_own_files_is_named(place):
+    (place.work / "out").mkdir()
+
+    def program() -> None:
+        past = place.past()
+        past.begin()
+        sys.path.insert(0, str(place.work))
+        with pytest.raises(ImportError):
+            importlib.import_module("of_no_such_name")
+        assert past.acts() == ""
+        os.listdir(".")
+        assert past.acts() == "lists ."
+        shutil.rmtree("out")
+        assert past.acts() == "removes or moves out and lists ."
+
+    in_child(program)
 
 
 def test_only_what_the_program_changes_of_its_first_files_is_kept(changed):

@@ -105,10 +105,14 @@ class ProgramFiles:
         if self._overlays is not None:
             sizes = {self._absolute(path): state["sizes"].get(path, before) for path, before in self._before.items()}
             grown = {there: sizes.get(there) for there in map(self._absolute, state["grows"])}
-            self._overlays.advance(
-                [there for there, size in sizes.items() if size is None],
-                {there: size for there, size in grown.items() if size is not None},
-            )
+            try:
+                self._overlays.advance(
+                    [there for there, size in sizes.items() if size is None],
+                    {there: size for there, size in grown.items() if size is not None},
+                )
+            except OSError:  # it goes on as where the kernel allows no overlays
+                self.end_replay()
+                self.replay()
         self._hidden -= {path for path, size in state["sizes"].items() if size is not None}
 
     def resume(self, state: Mapping[str, Any]) -> None:

@@ -117,7 +117,7 @@ class ScriptTraining:
         own = (rank.job.home, rank.job.checkpoints, rank.job.code)
         overlays = replay.entered()
         self._why_today = ""  # why a restart would see today's files, and not those of the start
-        self._past = replay.past_of(rank.job, rank.progress.folder)
+        self.past = replay.past_of(rank.job, rank.progress.folder) if rank.ranks.rank == 0 else None
         self.files = ProgramFiles(os.getcwd(), folder / "files.json", own, rank.ranks.rank == 0, overlays)
         # Ranks that a program connects itself have different states, of which rank 0's is only one.
         self.saves = self._split is not None or rank.ranks.size == 1
@@ -240,12 +240,11 @@ class ScriptTraining:
 
     def _record(self) -> None:
         """Record the files as the program begins, which a restart shall see; find out whether the kernel allows it."""
-        rank = self._rank
-        if rank.ranks.rank or not self.saves:
+        if self.past is None or not self.saves:
             return
         try:
-            self._past.begin()
-            self._why_today = replay.overlays_of(rank.job, self._past, rank.ranks.rank).why_not()
+            self.past.begin()
+            self._why_today = replay.overlays_of(self._rank.job, self.past, 0).why_not()
         except OSError as error:
             self._why_today = f"its files were not recorded: {error}"
 
@@ -274,7 +273,7 @@ class ScriptTraining:
         """Report the digests of the initial weights; called when the first training loop begins."""
         if self._rank.ranks.rank == 0:
             self._watchers.call(ScriptTraining._say_weights, self)
-            if self._why_today and (acts := self._past.acts()):
+            if self._why_today and self.past is not None and (acts := self.past.acts()):
                 self._rank.say_guarantee(replay.limited(self._training.guarantee, acts, self._why_today))
 
     def _say_weights(self) -> None:
@@ -311,8 +310,8 @@ class ScriptTraining:
         if self._split is not None and "split" in saved:
             self._split.load_state_dict(saved["split"])
         self.files.resume(saved["files"])
-        if self._rank.ranks.rank == 0:
-            self._past.follow()
+        if self.past is not None:
+            self.past.follow()
         self.events.resume()
         self._output.resume(self._part.text)
         if tombstones:
