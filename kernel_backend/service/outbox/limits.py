@@ -16,34 +16,35 @@ LINKS_S = 86_400.0
 
 
 class _Rate:
-    """Times of the newest events by key, of which at most `most` may be within `seconds`."""
+    """Times of events by key within the last `seconds`."""
 
-    def __init__(self, most: int, seconds: float) -> None:
-        self._most, self._seconds = most, seconds
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
         self._at: dict[str, list[float]] = {}
 
-    def wait(self, key: str) -> float:
-        """Return the seconds until another event of this key is allowed; 0 if it is now."""
+    def wait(self, key: str, most: int) -> float:
+        """Return the seconds until another event of this key is allowed, of at most `most`; 0 if it is now."""
         now = monotonic()
         self._at = {each: at for each, at in self._at.items() if now - at[-1] < self._seconds}
         recent = [at for at in self._at.get(key, ()) if now - at < self._seconds]
-        return self._seconds - (now - recent[-self._most]) if len(recent) >= self._most else 0.0
+        return self._seconds - (now - recent[-most]) if len(recent) >= most else 0.0
 
     def count(self, key: str) -> None:
         """Count an event of this key."""
-        self._at[key] = [*self._at.get(key, ()), monotonic()][-self._most :]
+        now = monotonic()
+        self._at[key] = [*(at for at in self._at.get(key, ()) if now - at < self._seconds), now]
 
 
 class LinkLimit:
     """Limit of mails with a link that confirms an address: by the user who asks for them, and to the address."""
 
     def __init__(self) -> None:
-        self._by_user, self._to_address = _Rate(MOST_LINKS, LINKS_S), _Rate(MOST_LINKS_TO_ONE, LINKS_S)
+        self._by_user, self._to_address = _Rate(LINKS_S), _Rate(LINKS_S)
 
     def count(self, user: str, address: str) -> None:
         """Count a mail; raises Conflict if the user has asked for too many, or the address has got too many."""
         mailbox = _mailbox(address)
-        if wait := max(self._by_user.wait(user), self._to_address.wait(mailbox)):
+        if wait := max(self._by_user.wait(user, MOST_LINKS), self._to_address.wait(mailbox, MOST_LINKS_TO_ONE)):
             raise Conflict(
                 f"{MOST_LINKS} mails with links that confirm addresses within a day are the limit of a user, and "
                 f"{MOST_LINKS_TO_ONE} to one address: try again in {ceil(wait / 3600)} h"
@@ -62,7 +63,7 @@ class TestLimit:
     """Limit of tests of webhooks by a user: one test at a time, and at most `MOST_TESTS` within `TESTS_S` seconds."""
 
     def __init__(self) -> None:
-        self._rate = _Rate(MOST_TESTS, TESTS_S)
+        self._rate = _Rate(TESTS_S)
         self._testing: set[str] = set()
 
     @contextmanager
@@ -70,7 +71,7 @@ class TestLimit:
         """Count a test by this user; raises Conflict if they test a webhook already, or have tested too many."""
         if user in self._testing:
             raise Conflict("a test of a webhook of yours is running: wait for its result, then test the next one")
-        if wait := self._rate.wait(user):
+        if wait := self._rate.wait(user, MOST_TESTS):
             raise Conflict(
                 f"{MOST_TESTS} tests of webhooks within {TESTS_S:g} s are the limit: try again in {ceil(wait)} s"
             )
