@@ -84,10 +84,12 @@ class Overlays:
         """Put the real folders in their place, and connect files that are open for writing, and databases, to them."""
         databases = self._databases.closed()
         self._unmount()
-        for fd, path, flags in self._written():
-            with contextlib.suppress(
-                OSError
-            ):  # there is no such file: the program's files are connected by their order
+        written = self._written()
+        for made, path in self._of_other_names({path for _, path, _ in written}):
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            shutil.copy2(made, path)
+        for fd, path, flags in written:
+            with contextlib.suppress(OSError):  # there is no such file: the program's files are known by their order
                 _connect(fd, os.open(path, flags & ~_NOT_AGAIN))
         for each in (*self._real.values(), *self._through.values()):
             os.close(each)
@@ -176,6 +178,21 @@ class Overlays:
                 shutil.rmtree(source)
 
         return renames
+
+    def _of_other_names(self, written: Collection[str]) -> list[tuple[Path, str]]:
+        """Return the files that a restart has made under other names than the first start, such as of the time of day.
+
+        A library may hold the name, and open the file again. Files that are open are known by their order.
+        """
+        found = []
+        for upper in self._folder.glob("*.*/upper"):
+            root = self._roots[int(upper.parent.name.split(".")[1])]
+            for made in (each for each in upper.rglob("*") if each.is_file() and not each.is_symlink()):
+                path = os.path.join(root, made.relative_to(upper))
+                known = path in self._past.made or path in self._past.created or path in written
+                if not (known or os.path.lexists(path) or self._past.named(path)):
+                    found.append((made, path))
+        return found
 
     def _written(self) -> list[tuple[int, str, int]]:
         """Return the files of the overlays that this process has open for writing: number, path and flags of each."""

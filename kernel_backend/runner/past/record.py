@@ -42,6 +42,8 @@ class Past:
         self._caches = (*caches_of(os.environ), *self.own)
         self._temporary = os.path.realpath(tempfile.gettempdir())
         self.created: dict[str, None] = {}
+        self.made: dict[str, None] = {}  # what the setup has created in the working folder
+        self.in_setup = False
         self.grown: dict[str, int] = {}  # size at the start of each file that is only appended to
         self.lost: dict[str, None] = {}  # changed, and too large or impossible to keep
         self.removed: dict[str, None] = {}  # what the program removed or moved away, its own files too
@@ -81,10 +83,11 @@ class Past:
         """Record that the program begins now, and follow its changes from here on."""
         shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir(parents=True)
-        for each in (self.created, self.grown, self.lost, self.removed, self._seen, self._linked):
+        for each in (self.created, self.made, self.grown, self.lost, self.removed, self._seen, self._linked):
             each.clear()
         self.roots.clear()
         self._say("roots", self.cwd)
+        self.in_setup = True
         self.names = listing.listed(self.cwd, self.skips)
         if self.names is not None:
             listing.store(self.names, self.folder / _LISTING)
@@ -93,8 +96,14 @@ class Past:
     def follow(self) -> None:
         """Follow the program's changes from now on, if its start was recorded; a hook cannot be removed."""
         if self.recorded and not self._hearing:
-            sys.addaudithook(self._hear)
-        self._hearing = True
+            get, hear = self._handlers.get, self._hear
+
+            def heard(event: str, arguments: tuple[Any, ...]) -> None:  # a method takes three times as long to call
+                if (handler := get(event)) is not None:
+                    hear(handler, arguments)
+
+            sys.addaudithook(heard)
+            self._hearing = True
 
     def hidden(self) -> list[str]:
         """Return the paths of what has been created since the start; a folder stands for all that is in it."""
@@ -108,6 +117,10 @@ class Past:
         """Return the folder with what has been kept of the folder `root`."""
         return self.folder / _KEPT / str(self.roots.index(root))
 
+    def named(self, path: str) -> bool:
+        """Return True if there was a file at `path` when the program began."""
+        return self.names is not None and os.path.relpath(path, self.cwd) in self.names
+
     def acts(self) -> str:
         """Return what the program has done that goes otherwise among the files that it leaves; "" for nothing."""
         acts = (("removes or moves", self.removed), ("lists", self.looked))
@@ -120,11 +133,8 @@ class Past:
 
     # Heard from the audit hook
 
-    def _hear(self, event: str, arguments: tuple[Any, ...]) -> None:
-        handler = self._handlers.get(event)
-        if handler is None:
-            return
-        if not self._hearing or getattr(self._local, "busy", False):
+    def _hear(self, handler: Callable[..., None], arguments: tuple[Any, ...]) -> None:
+        if getattr(self._local, "busy", False):
             return
         self._local.busy = True
         try:
@@ -160,7 +170,7 @@ class Past:
             self._overwriting(path)
 
     def _listing(self, path: Any) -> None:
-        by_import = sys._getframe(2).f_code.co_filename.startswith("<frozen importlib")
+        by_import = sys._getframe(3).f_code.co_filename.startswith("<frozen importlib")
         if not self.looked and not by_import and path is not None and not isinstance(path, int):
             folder = os.path.realpath(os.fsdecode(path))
             if folder == self.cwd or self._covers(folder):
@@ -200,6 +210,8 @@ class Past:
             return self._was(path)
         if self.names is None or not _within(path, self.cwd):
             self._say("created", path)
+        elif self.in_setup:
+            self._say("made", path)
         return False
 
     # What is kept

@@ -211,6 +211,21 @@ def test_where_the_kernel_forbids_namespaces_it_is_said_and_nothing_is_mounted(c
     assert not (changed.job / "replay").exists()
 
 
+def test_a_file_of_another_name_than_at_the_first_start_is_kept_for_the_library_that_holds_the_name(changed):
+    def restart() -> None:
+        overlays = changed.overlays()
+        overlays.begin()
+        Path("runs/12:01").mkdir(parents=True)
+        Path("runs/12:01/events").write_text("begin")
+        Path("out/new").write_text("new")
+        overlays.end()
+        assert Path("runs/12:01/events").read_text() == "begin"
+
+    in_child(lambda: os.remove("out/new"))
+    in_child(restart)
+    assert not (changed.work / "out" / "new").exists()
+
+
 def test_overlays_that_cannot_all_be_mounted_are_removed_again(changed, monkeypatch):
     def fails(overlays: Overlays, sizes: object) -> None:
         raise OSError("no space")

@@ -273,6 +273,8 @@ class ScriptTraining:
         """Report the digests of the initial weights; called when the first training loop begins."""
         if self._rank.ranks.rank == 0:
             self._watchers.call(ScriptTraining._say_weights, self)
+            if self.past is not None:
+                self.past.in_setup = False
             if self._why_today and self.past is not None and (acts := self.past.acts()):
                 self._rank.say_guarantee(replay.limited(self._training.guarantee, acts, self._why_today))
 
