@@ -110,14 +110,18 @@ def binding(found: Sequence[Sign], same_bits: bool) -> tuple[Sign, ...]:
 
 
 def presumed_rung(found: Sequence[Sign]) -> Rung:
-    """Return the grade estimated from the source: the worst of those that `found`, the worst first, allows.
+    """Return the grade estimated from the source: the worst that `found` allows of those at which a restart goes on.
+
+    A program that has other bits in each run goes on from its checkpoints, too: they hold the state of its generators.
 
     Examples
     --------
     >>> presumed_rung([]), presumed_rung([Sign("start", 7, "worker = Thread(...) runs next to the loop")])
     ('step', 'start')
+    >>> presumed_rung([Sign("anew", 3, "rng = default_rng() has no seed")])
+    'step'
     """
-    return found[0].rung if found else "step"
+    return max((each.rung for each in found if each.rung != "anew"), key=RUNGS.index, default="step")
 
 
 def presumed(found: Sequence[Sign]) -> str:
@@ -129,10 +133,16 @@ def presumed(found: Sequence[Sign]) -> str:
     'presumed exact to the step'
     >>> presumed([Sign("epoch", 7, "worker = Thread(...) runs next to the loop")])
     'presumed exact to the epoch: worker = Thread(...) runs next to the loop, line 7'
+    >>> presumed([Sign("anew", 3, "rng = default_rng() has no seed")])
+    'presumed exact to the step, with other bits in each run: rng = default_rng() has no seed, line 3'
     """
+    rung = presumed_rung(found)
     if not found:
-        return f"presumed {PROMISES['step']}"
-    return f"presumed {PROMISES[found[0].rung]}: {found[0].text}"
+        return f"presumed {PROMISES[rung]}"
+    if found[0].rung == "anew":
+        promise = PROMISES["anew"] if rung == "start" else f"{PROMISES[rung]}, with other bits in each run"
+        return f"presumed {promise}: {found[0].text}"
+    return f"presumed {PROMISES[rung]}: {found[0].text}"
 
 
 def by_the_clock(tree: ast.Module, modules: Mapping[str, ast.Module] = MappingProxyType({})) -> frozenset[str]:

@@ -15,7 +15,8 @@ LOWER = {
     "class_body": "presumed from the start, with the same bits: "
     "a training loop in the body of a class or a coroutine is not saved, line 11",
     "thread_queue": "presumed exact to the epoch: worker = Thread(...) is a thread next to the loop, line 22",
-    "time_seed": "presumed from the start, with other bits: torch.manual_seed(seed) has another seed each time, line 7",
+    "time_seed": "presumed exact to the step, with other bits in each run: "
+    "torch.manual_seed(seed) has another seed each time, line 7",
     "weakrefs": "presumed from the start, with the same bits: id(s) is another number after a restart, line 20",
     "worker_process": "presumed from the start, with the same bits: "
     "process = Process(...) is a process next to the loop, line 20",
@@ -49,7 +50,7 @@ def test_signs_in_the_corpus(name):
 def test_what_differs_in_each_process(line, sign):
     head = "import os, random, time, torch, uuid; import numpy as np; from random import Random"
     source = f"{head}\n{line}\nfor x in data: loss(x).backward()"
-    assert found(source) == f"presumed from the start, with other bits: {sign}, line 2"
+    assert found(source) == f"presumed exact to the step, with other bits in each run: {sign}, line 2"
 
 
 @pytest.mark.parametrize(
@@ -70,9 +71,8 @@ def test_what_is_alike_in_each_process(line):
 
 def test_a_loop_that_ends_by_the_clock():
     source = "import time\nend = time.time() + 60\nwhile time.time() < end: loss().backward()"
-    assert (
-        found(source) == "presumed from the start, with other bits: while time.time() < end ends by the clock, line 3"
-    )
+    said = "while time.time() < end ends by the clock, line 3"
+    assert found(source) == f"presumed exact to the step, with other bits in each run: {said}"
 
 
 def test_a_thread_before_the_loop_cannot_be_started_at_an_epoch():

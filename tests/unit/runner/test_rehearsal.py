@@ -207,8 +207,18 @@ def test_a_restart_goes_on_only_from_a_checkpoint_that_the_guarantee_names(rung:
     presumption = [] if rung == "step" else [Sign(rung, 1, "")]
     verdict = {"judged": True, "rung": rung}
     others = [Sign("start" if rung == "step" else "anew", 1, "")]
-    for known, found in (({}, presumption), (verdict, others), (verdict, [])):
+    cases = [(verdict, others), (verdict, [])]
+    if rung != "anew":  # which a source alone does not say of a checkpoint
+        cases.append(({}, presumption))
+    for known, found in cases:
         assert serves(rung, outermost) == goes_on == (refusal({**known, "outermost": outermost}, found) == "")
+
+
+def test_a_program_without_a_seed_goes_on_from_its_checkpoints_until_a_rehearsal_differs():
+    unseeded, thread = Sign("anew", 1, ""), Sign("epoch", 2, "")
+    assert refusal({"outermost": False}, [unseeded]) == ""
+    assert refusal({"outermost": False}, [unseeded, thread]) != ""
+    assert refusal({"outermost": True, "judged": True, "rung": "anew"}, [unseeded]) != ""
 
 
 def test_a_recorder_that_fails_says_so_and_does_not_raise_into_the_training():
