@@ -1,12 +1,10 @@
-"""Describe how an experiment ended, and raise an error if it failed."""
+"""Raise an error if an experiment failed."""
 
 from __future__ import annotations
 
-import time
-
 from kernel_backend.errors import ExperimentFailed
 from kernel_backend.model.views.overview import Overview
-from kernel_backend.text import failure_text, head_text, metrics_text, search_text
+from kernel_backend.text import failure_text
 
 
 def raise_if_failed(overview: Overview) -> None:
@@ -23,14 +21,3 @@ def raise_if_failed(overview: Overview) -> None:
         f"experiment #{number} failed: {failures[0]}\nwhat its ranks printed: %dl logs {number}",
         number=number,
     )
-
-
-def final_lines(overview: Overview) -> list[str]:
-    """Return lines for users: the final state, then each validation metric as `accuracy 0.953`.
-
-    For a search they are the metrics of the best trial.
-    """
-    lines = [line for line in (head_text(overview, time.time()), search_text(overview)) if line]
-    for trial in [overview.front] if overview.front else []:
-        lines += [metrics_text({name: value}) for name, value in trial.metrics.items()]
-    return lines

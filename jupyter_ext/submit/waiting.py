@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from jupyter_ext.job.outcome import final_lines, raise_if_failed
+from jupyter_ext.job.outcome import raise_if_failed
 from jupyter_ext.views import LiveView
 from kernel_backend.client import Client
 from kernel_backend.commands.follow import follow
@@ -59,8 +59,7 @@ def _plainly(client: Client, overview: Overview, captured: Sequence[str]) -> Ove
         if lines:
             tell("\n".join(lines))
             said = time.monotonic()
-    tell("\n".join(final_lines(overview)))
-    LiveView(client, captured).show(overview, final=True)
+    LiveView(client).show(overview, final=True)  # how it ended; what is above stands there already
     return overview
 
 
