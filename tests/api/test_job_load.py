@@ -38,6 +38,7 @@ from torch import nn
 def model(width=2): return nn.Linear(width, 1, bias=False)
 def train_data(): return []
 def loss(output, target): return 0
+def metrics(output, target): return {"accuracy": 0.0}
 """
 
 
@@ -277,6 +278,7 @@ OF_A_CLASS = (
 def model(width=2): return Net(width)
 def train_data(): return []
 def loss(output, target): return 0
+def metrics(output, target): return {"accuracy": 0.0}
 """
 )
 
@@ -299,6 +301,7 @@ class Scale:
 def model(by=2): return Scale(by)
 def train_data(): return []
 def loss(output, target): return 0
+def metrics(output, target): return {"accuracy": 0.0}
 """
 CELL = """\
 class Twice:

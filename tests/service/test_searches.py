@@ -111,7 +111,10 @@ def test_failed_trials_count_and_invalid_ones_are_replaced(world: World) -> None
 
 
 def test_a_metric_that_nobody_reports_fails_the_search_at_the_first_report(world: World) -> None:
-    number = submit(world, asha(2), metric={"name": "accuracy", "mode": "max"}, max_restarts=0)
+    shown, named = '{"error": (output - target)', 'dict([("error", (output - target)'
+    hidden = DEFINITION.replace(shown, named).replace(".squeeze(1)}", ".squeeze(1))])")
+    assert hidden != DEFINITION  # its source does not show the names of its metrics, so that it is not refused
+    number = submit(world, asha(2), metric={"name": "accuracy", "mode": "max"}, max_restarts=0, source=hidden)
     overview = world.ended(number)
     assert overview.experiment.state == "failed"
     failure = overview.trials[0].failure
