@@ -69,6 +69,7 @@ class ScriptTraining:
         modules = without_program(shipped_modules(Path(rank.job.code), project), command)
         path = Path(str(loaded.module.__file__))
         written = with_values(loaded.cell, modules, rank.job.params, rank.config.epochs)
+        counts = not marked(written.tree, loaded.snapshot.roles_from if loaded.snapshot else 1)  # before it is compiled
         start = start_of(rank.job, path, project, command, written.arguments)
         self._program = Program(written.tree, start, unmarked(path.read_text(encoding="utf-8")))
         signs = binding(self._program.signs, rank.config.reproducible != "off")
@@ -80,7 +81,7 @@ class ScriptTraining:
             lambda checkpoint: refusal(stored.over(checkpoint.state["training"].get("form", {})), signs),
         )
         self._training.ready = self._prepare
-        self._training.counts = not marked(written.tree, loaded.snapshot.roles_from if loaded.snapshot else 1)
+        self._training.counts = counts
         number, size = rank.ranks.rank, rank.ranks.size
         settings = LoopSettings(rank.config, number, size, rank.device, rank.note, workers=rank.loader_workers)
         self._methods = RunMethods(self._training, settings, rank.functions.params)
