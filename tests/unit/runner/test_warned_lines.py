@@ -54,7 +54,7 @@ def library(module, name):
     return getattr(module, name)
 
 def before(function):
-    trackers, owner = Trackers(len), types.SimpleNamespace(log=function)
+    trackers, owner = Trackers(len, lambda read, *given: read(*given)), types.SimpleNamespace(log=function)
     trackers._before(owner, "log", lambda *_: ())
     return owner.log
 
