@@ -242,7 +242,7 @@ def _mount_of(folder: str) -> int:
 
 def _remove(folder: Path) -> None:
     """Delete the folders of overlays, in which the kernel leaves folders without permissions."""
-    for each in folder.glob("*/work/work"):
+    for each in folder.glob("*"):
         with contextlib.suppress(OSError):
-            each.chmod(0o700)
+            (each / "work" / "work").chmod(0o700)
     shutil.rmtree(folder, ignore_errors=True)

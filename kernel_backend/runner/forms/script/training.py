@@ -246,8 +246,8 @@ class ScriptTraining:
         try:
             self.past.begin()
             self._why_today = replay.overlays_of(self._rank.job, self.past, 0).why_not()
-        except OSError as error:
-            self._why_today = f"its files were not recorded: {error}"
+        except Exception as error:  # a restart sees today's files then, and the training goes on
+            self._why_today = f"its files were not recorded: {type(error).__name__}: {error}"
 
     def _extended(self) -> Extended | None:
         """Return how the number of epochs has changed since the checkpoint was saved; None if it has not."""
