@@ -26,14 +26,14 @@ from kernel_backend.spec.assignments import parse_line
 from tests.api.served import DEFINITION, Served, archive, report, started, submit, token_of
 from tests.support.world import until
 
-VALIDATION = "def validation_data():\n    return []\n"
+METRICS = "def metrics(output, target):\n    return {'error': output}\n"
 LINE = "lr=0.01..1:log width=8,16"
 SEARCH = Search(method="asha", trials=8, sampler="random", eta=2, first_rung=1)
 
 
 def search(client: Client, **asked: Any) -> int:
     """Submit a search of 4 epochs, with rungs at 1, 2 and 4, and return its number."""
-    id, data = archive(DEFINITION + VALIDATION)
+    id, data = archive(DEFINITION + METRICS)
     client.upload_snapshot(id, data)
     config = Config(epochs=4, metric=Metric(name="error"), search=SEARCH.model_copy(update=asked))
     space = parse_line(LINE.split()).space

@@ -80,7 +80,7 @@ def distance(decisions: Sequence[Any]) -> float:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"metric": {"name": "erorr", "mode": "min"}}, r"reported no erorr \(did you mean error\?\), only error loss"),
+        ({"metric": {"name": "erorr", "mode": "min"}}, r"no such metric \(did you mean error\?\), only loss error"),
         ({"epochs": 1, "steps": 4}, "counts epochs, and --steps is given"),
         ({"space": "lr=10..20"}, "no trial of experiment #[0-9]+ has all of lr within what is searched here"),
         ({"space": "width=8..16"}, "no trial of .* has all of width"),

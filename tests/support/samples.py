@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import random
 from collections.abc import Iterator
+from multiprocessing.context import ForkServerProcess
+from multiprocessing.process import BaseProcess
 from typing import Any
 
 import numpy as np
@@ -79,6 +82,11 @@ def batches(
     """Return the dataset in batches, cut for some of `count` logical ranks."""
     found = source(value, "train_data")
     return Batches(found, batch_size, 1, "sample", mine, count, workers, torch.device(device), **more)
+
+
+def loader_workers() -> list[BaseProcess]:
+    """Return the living loader workers of this process; a service that other tests share may be among its children."""
+    return [each for each in multiprocessing.active_children() if not isinstance(each, ForkServerProcess)]
 
 
 def rows(steps: Any) -> list[list[int]]:

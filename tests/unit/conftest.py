@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 
 import pytest
 
-from tests.support.samples import batches
+from tests.support.samples import batches, loader_workers
 
 
 @pytest.fixture
@@ -32,4 +31,4 @@ def data():
     yield make
     for each in made:
         each.close()
-    assert not multiprocessing.active_children()
+    assert not loader_workers()

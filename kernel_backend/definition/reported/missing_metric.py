@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from kernel_backend.definition.contract import Form
 from kernel_backend.model.experiment import Config, Metric
+from kernel_backend.model.values import nearest
 
 # Parts of names by which metrics that grow with quality are recognised, and those that shrink.
 # fmt: off
@@ -45,6 +46,8 @@ def needed_metric(config: Config, reported: Sequence[str], way: str = "") -> str
     --------
     >>> needed_metric(Config(patience=3), ["f1"])
     'f1 is reported, no loss, and --patience goes by it: write --metric f1:max'
+    >>> needed_metric(Config(metric=Metric(name="acuracy")), ["accuracy"])
+    '--metric acuracy: the validation reports no such metric (did you mean accuracy?), only accuracy: choose one of these'
     >>> needed_metric(Config(metric=Metric(name="acc")), ["loss"], "print it")
     '--metric acc: the validation reports no such metric, only loss: choose one of these, or print it'
     """
@@ -89,7 +92,8 @@ def _is_default(config: Config, reported: Sequence[str]) -> bool:
 
 
 def _no_such(config: Config, reported: Sequence[str]) -> str:
-    return f"--metric {config.metric.name}: the validation reports no such metric, only {' '.join(reported)}"
+    name = config.metric.name
+    return f"--metric {name}: the validation reports no such metric{nearest(name, reported)}, only {' '.join(reported)}"
 
 
 def _reported(config: Config, reported: Sequence[str]) -> str:

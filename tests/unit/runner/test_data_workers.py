@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import multiprocessing
 import os
 import signal
 import subprocess
@@ -17,7 +16,7 @@ import torch
 from torch.utils.data import DataLoader, TensorDataset
 
 from kernel_backend.errors import InvalidDefinition
-from tests.support.samples import Flow, Noisy, batches, rows
+from tests.support.samples import Flow, Noisy, batches, loader_workers, rows
 
 pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
 
@@ -45,7 +44,7 @@ def test_tensors_come_the_same_through_workers(data):
 
 def test_workers_live_on_from_epoch_to_epoch(data):
     steps = data(Noisy(), workers=2).steps(0, None)
-    living = itertools.islice((sorted(each.pid for each in multiprocessing.active_children()) for _ in steps), 12)
+    living = itertools.islice((sorted(each.pid for each in loader_workers()) for _ in steps), 12)
     assert len(set(map(tuple, living))) == 1
 
 
@@ -100,7 +99,7 @@ def test_a_batch_that_cannot_travel_is_an_error_and_no_endless_wait(data):
 def test_a_worker_that_is_killed_fails_its_rank(data):
     steps = data(Noisy(), workers=2).steps(0, None)
     next(steps)
-    multiprocessing.active_children()[0].kill()
+    loader_workers()[0].kill()
     with pytest.raises(RuntimeError, match=r"loader worker \d+ of train_data\(\) was killed by SIGKILL"):
         list(itertools.islice(steps, 10**6))
 
@@ -118,12 +117,12 @@ def test_workers_leave_the_signals_of_an_engine_to_their_rank(data):
     found = data(Noisy(), workers=2)
     steps = found.steps(0, None)
     next(steps)
-    for each in multiprocessing.active_children():
+    for each in loader_workers():
         os.kill(each.pid, signal.SIGTERM)
         os.kill(each.pid, signal.SIGINT)
     for _ in range(20):
         next(steps)
-    assert all(each.is_alive() for each in multiprocessing.active_children())
+    assert all(each.is_alive() for each in loader_workers())
 
 
 def test_a_users_way_to_begin_a_worker_is_kept(data):
@@ -140,12 +139,11 @@ def test_a_users_way_to_begin_a_worker_is_kept(data):
 
 
 RANK = """
-import multiprocessing
-from tests.support.samples import Flow, Noisy, batches
+from tests.support.samples import Flow, Noisy, batches, loader_workers
 steps = [batches(Noisy(), workers=2).steps(0, None), batches(Flow(), workers=1).steps(0, None)]
 for each in steps:
     next(each)
-print(*[each.pid for each in multiprocessing.active_children()], flush=True)
+print(*[each.pid for each in loader_workers()], flush=True)
 """
 
 
@@ -174,7 +172,7 @@ def test_a_rank_that_ends_without_a_word_waits_for_no_worker():
 def test_a_stream_has_one_worker_at_most(data):
     steps = data(Flow(), workers=4).steps(0, None)
     next(steps)
-    assert len(multiprocessing.active_children()) == 1
+    assert len(loader_workers()) == 1
 
 
 @pytest.mark.gpu

@@ -16,7 +16,7 @@ from kernel_backend.runner.data import source
 from kernel_backend.runner.data.auto_workers import AutoWorkers, open_file_in
 from kernel_backend.runner.data.tuning import ENOUGH, Choice, Limits, Measured, choose, told
 from kernel_backend.runner.timing.clock import CLOCK
-from tests.support.samples import Noisy, batches, rows
+from tests.support.samples import Noisy, batches, loader_workers, rows
 
 pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
 AMPLE = Limits(cores=64, processes=64)
@@ -152,7 +152,7 @@ def test_workers_are_added_while_training_goes_on_and_change_no_bit(data, clocke
         for step in loading.steps(taken, None if length is None else taken + length):
             found += trained([step])
             taken += 1
-            numbers.add(len(multiprocessing.active_children()))
+            numbers.add(len(loader_workers()))
             if says.notes:
                 break
     assert found == rows(batches(Noisy()).steps(0, taken))
@@ -165,7 +165,7 @@ def test_a_loader_begins_with_what_was_found_before(data, clocked) -> None:
     loading = data(Slow(), workers=Says().auto(LoaderSetting(workers=3)))
     steps = loading.steps(0, 8)
     next(steps)
-    assert len(multiprocessing.active_children()) == 3
+    assert len(loader_workers()) == 3
 
 
 def test_processes_that_cannot_load_are_given_up_without_a_lost_batch(data, clocked) -> None:
@@ -182,7 +182,7 @@ def test_processes_that_cannot_load_are_given_up_without_a_lost_batch(data, cloc
 def test_an_iteration_may_be_left_while_it_changes(data, clocked) -> None:
     loading = data(DataLoader(Slow(), batch_size=6), workers=Says().auto())
     steps = loading.steps(0, None)
-    while not multiprocessing.active_children():
+    while not loader_workers():
         trained([next(steps)])
     steps.close()
     assert rows(loading.steps(2, 9)) == rows(batches(Noisy()).steps(2, 9))
