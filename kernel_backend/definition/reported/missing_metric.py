@@ -46,10 +46,10 @@ def needed_metric(config: Config, reported: Sequence[str], way: str = "") -> str
     --------
     >>> needed_metric(Config(patience=3), ["f1"])
     'f1 is reported, no loss, and --patience goes by it: write --metric f1:max'
-    >>> needed_metric(Config(metric=Metric(name="acuracy")), ["accuracy"])
-    '--metric acuracy: the validation reports no such metric (did you mean accuracy?), only accuracy: choose one of these'
     >>> needed_metric(Config(metric=Metric(name="acc")), ["loss"], "print it")
     '--metric acc: the validation reports no such metric, only loss: choose one of these, or print it'
+    >>> needed_metric(Config(metric=Metric(name="los")), ["loss"])
+    '--metric los: the validation reports no such metric (did you mean loss?), only loss: choose one of these'
     """
     if not reported:
         return f"--metric {config.metric.name}: no value is reported: {way}"
