@@ -165,6 +165,7 @@ class Trial:
             resume_from=resume_from,
             batch=self.batch,
             home=str(self.service_home),
+            uid=str(self.folder),
         )
 
     def start(self, resume_from: str | None = None, hold: int | None = None) -> Attempt:
