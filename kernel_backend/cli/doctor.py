@@ -115,7 +115,7 @@ def _namespaces() -> Finding:
     why = found if isinstance(found, str) else found[0]
     if not why:
         return Finding("restarts", True, "a program that is run again sees its files as they were at its start")
-    todo = "allow unprivileged user namespaces (Linux 5.11 or newer); in a container, its seccomp profile, too"
+    todo = "allow unprivileged user namespaces (Linux 5.12 or newer); in a container, its seccomp profile, too"
     return Finding("restarts", True, f"a program that is run again sees the files of that time: {why}", todo)
 
 

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from kernel_backend.model.reports import Guarantee
+from kernel_backend.model.reports import Guarantee, Note
 
 pytestmark = pytest.mark.distributed
 
@@ -51,6 +51,7 @@ def verdict(trial, source: str, **settings: str) -> tuple[str, list[str]]:
         while not any(not each.startswith("presumed") for each in said()):
             assert time.monotonic() < deadline, attempt.logs()
             assert attempt.codes in ([], [None]), attempt.logs()
+            assert not [each.text for each in attempt.records if isinstance(each, Note) and "rehears" in each.text]
             time.sleep(0.1)
         assert attempt.started.guarantee == "presumed exact to the step"
         return said()[-1], [each.id for each in one.home.committed()]

@@ -110,12 +110,14 @@ def run(
     always: bool = True,
     past: Path | None = None,
     dies_at: int = 0,
+    scratch: Path | None = None,
 ) -> Result:
     """Run a program in a forked process, in its folder; with `rewritten` as the script form does, else unchanged.
 
     With `always`, a restart is possible in each iteration of outer loops, however short they are. With a folder `past`,
-    a restart is shown the program's files as they were at its start. After the iteration `dies_at` the process ends as
-    if it were killed: nothing is flushed or closed.
+    a restart is shown the program's files as they were at its start; with a folder `scratch`, too, it is a rehearsal,
+    which changes nothing. After the iteration `dies_at` the process ends as if it were killed: nothing is flushed or
+    closed.
     """
     here, there = os.pipe()
     if not (child := os.fork()):
@@ -129,7 +131,7 @@ def run(
 
             try:
                 listener = _Listener(save_at, dies_at, die)
-                pickle.dump(_run(path, listener, checkpoint, rewritten, always, past), file)
+                pickle.dump(_run(path, listener, checkpoint, rewritten, always, past, scratch), file)
             except BaseException:
                 traceback.print_exc()
         os._exit(0)
@@ -141,7 +143,13 @@ def run(
 
 
 def _run(
-    path: Path, listener: _Listener, checkpoint: bytes | None, rewritten: bool, always: bool, past: Path | None
+    path: Path,
+    listener: _Listener,
+    checkpoint: bytes | None,
+    rewritten: bool,
+    always: bool,
+    past: Path | None,
+    scratch: Path | None,
 ) -> dict[str, Any]:
     os.chdir(path.parent)
     overlays = None
@@ -149,7 +157,7 @@ def _run(
         listener.past = Past(past, str(path.parent), (str(_beside(path)),))
         if checkpoint is not None:
             overlays = Overlays(listener.past, past.with_name(f"{past.name}.replay"))
-            overlays.begin()
+            overlays.begin(scratch)
     sys.path.insert(0, str(path.parent))
     torch.set_num_threads(1)
     log = _beside(path) / f"log-{os.getpid()}"

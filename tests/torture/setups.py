@@ -4,7 +4,7 @@
     python -m tests.torture.setups rmtree next_number
 
 Each has a setup as people write them above the same small training loop. What is left, files and printed text, must be
-that of an undisturbed plain run.
+that of an undisturbed plain run. A restart is rehearsed, too, which must change nothing.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ import shutil
 import sys
 import tempfile
 from pathlib import Path
+
+import psutil
 
 from tests.support.programs import ROOT
 from tests.support.script_runs import Result, run
@@ -63,13 +65,44 @@ def prepared(folder: Path, name: str) -> Path:
 
 
 def killed(path: Path, past: Path | None) -> Result:
-    """Run a program, killed after the iterations `KILLS`, each time to go on from a checkpoint some steps before."""
+    """Run a program, killed after the iterations `KILLS`, each time to go on from a checkpoint some steps before.
+
+    The last restart is rehearsed first, to the end of the program.
+    """
     checkpoint = None
     for dies in KILLS:
         dead = run(path, save_at=[dies - 2], checkpoint=checkpoint, past=past, dies_at=dies)
         assert dead.checkpoints, "\n".join([dead.error, *dead.notes])
         checkpoint = dead.checkpoints[dies - 2]
+    if past is not None:
+        rehearse(path, checkpoint, past)
     return run(path, save_at=[1000], checkpoint=checkpoint, past=past)
+
+
+def rehearse(path: Path, checkpoint: bytes | None, past: Path) -> None:
+    """Rehearse a restart to the end of the program; what it starts and where it connects is not refused here.
+
+    Raises AssertionError if it fails, or if anything outside of it is not what it was: files and processes.
+    """
+    before = world(path)
+    with tempfile.TemporaryDirectory() as scratch:
+        rehearsed = run(path, checkpoint=checkpoint, past=past, scratch=Path(scratch))
+    assert not rehearsed.error, rehearsed.error
+    after = world(path)
+    changed = sorted(each for each in before.keys() | after.keys() if before.get(each) != after.get(each))
+    assert not changed, f"a rehearsal has changed {', '.join(changed)}"
+
+
+def world(path: Path) -> dict[str, object]:
+    """Return the state of all that a program may change: each file around its folder, and the processes it has."""
+    found: dict[str, object] = {}
+    for each in path.parent.parent.rglob("*"):
+        known = each.lstat()
+        data = each.read_bytes() if each.is_file() and not each.is_symlink() else b""
+        found[str(each)] = (known.st_ino, known.st_mode, known.st_size, known.st_mtime_ns, data)
+    for process in psutil.Process().children(recursive=True):
+        found[f"process {process.pid}"] = process.name()
+    return found
 
 
 def differences(name: str, folder: Path) -> list[str]:

@@ -67,6 +67,7 @@ WHOSE = {
     "kernel_backend/runner/forms/script/state/skeleton.py": RANK,
     "kernel_backend/runner/ranks/backends.py": RANK,
     "kernel_backend/runner/ranks/gather.py": RANK,
+    "kernel_backend/runner/past/isolation.py": RANK,
     "kernel_backend/runner/past/namespace.py": f"{OURS}: a check of the kernel",
     "kernel_backend/snapshots/object_graph.py": f"{RANK}; {OWN}",
     "kernel_backend/snapshots/git.py": OWN,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import os
 import re
+import struct
 import tempfile
 import time
 import warnings
@@ -19,21 +20,22 @@ _NEWNS, _NEWUSER = 0x20000, 0x10000000
 _BIND, _REC, _SLAVE = 0x1000, 0x4000, 0x80000
 _DETACH = 2
 _PR_SET_DUMPABLE = 4
+_MOUNT_SETATTR, _AT_FDCWD, _AT_RECURSIVE, _ATTR_RDONLY = 442, -100, 0x8000, 1
 _PROBE_S = 5.0
 
 
-def enter() -> None:
+def enter(more: int = 0) -> None:
     """Move this process, which must have a single thread, to a mount namespace of its own.
 
-    Raises OSError if the kernel or a container forbids it.
+    `more` are flags of `unshare` for further namespaces. Raises OSError if the kernel or a container forbids it.
     """
     try:
         if os.geteuid():
             raise PermissionError
-        _call("unshare", ctypes.c_int(_NEWNS))
+        _call("unshare", ctypes.c_int(_NEWNS | more))
     except PermissionError:
         user, group = os.geteuid(), os.getegid()
-        _call("unshare", ctypes.c_int(_NEWUSER | _NEWNS))
+        _call("unshare", ctypes.c_int(_NEWUSER | _NEWNS | more))
         # After setuid(), /proc/self belongs to root until the process is dumpable again.
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)
         Path("/proc/self/setgroups").write_text("deny")
@@ -60,9 +62,15 @@ def overlay(lower: Sequence[int], upper: Path, target: str) -> None:
             os.close(each)
 
 
-def memory(target: Path) -> None:
+def memory(target: Path, options: str = "mode=0700") -> None:
     """Mount a file system in memory at the folder `target`."""
-    _mount("tmpfs", str(target), "tmpfs", 0, "mode=0700")
+    _mount("tmpfs", str(target), "tmpfs", 0, options)
+
+
+def read_only(target: str) -> None:
+    """Make the mount at `target` read-only, with all that is mounted below it (Linux 5.12 or newer)."""
+    flags = struct.pack("4Q", _ATTR_RDONLY, 0, 0, 0)
+    _call("syscall", _MOUNT_SETATTR, _AT_FDCWD, os.fsencode(target), _AT_RECURSIVE, flags, ctypes.c_size_t(len(flags)))
 
 
 def bind(source: int, target: str) -> None:

@@ -18,7 +18,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
-from kernel_backend.runner.past import namespace
+from kernel_backend.runner.past import isolation, namespace
 from kernel_backend.runner.past.databases import Databases
 from kernel_backend.runner.past.record import Past
 
@@ -39,6 +39,7 @@ class Overlays:
         self._number = 0
         self._databases = Databases()
         self._shown = False
+        self._apart = False  # what is shown is never the real one
 
     def why_not(self) -> str:
         """Return why this process cannot be shown the past, "" if it can; tried in a forked process."""
@@ -49,10 +50,16 @@ class Overlays:
         finally:
             _remove(self._folder / "tried")
 
-    def begin(self) -> None:
-        """Show the folders as they were when the program began."""
-        namespace.enter()
+    def begin(self, scratch: Path | None = None) -> None:
+        """Show the folders as they were when the program began.
+
+        With a folder `scratch` nothing outside this process changes, now or later: for a rehearsal.
+        """
+        namespace.enter() if scratch is None else isolation.enter()
         self._real = {each: os.open(each, os.O_PATH) for each in self._roots}
+        if scratch is not None:
+            isolation.shadow(scratch)
+            self._apart = True
         paths = {
             *self._past.own,
             *self._past.lost,
@@ -172,7 +179,7 @@ class Overlays:
             try:
                 real(source, target, **named)
             except OSError as error:
-                if not self._shown or error.errno != errno.EXDEV or named or not os.path.isdir(source):
+                if not (self._shown or self._apart) or error.errno != errno.EXDEV or named or not os.path.isdir(source):
                     raise
                 shutil.copytree(source, target, symlinks=True)
                 shutil.rmtree(source)

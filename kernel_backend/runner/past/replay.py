@@ -39,6 +39,20 @@ def enter(job: LaunchSpec, rank: int, attempt: Path) -> None:
         traceback.print_exc()
 
 
+def rehearse(job: LaunchSpec, attempt: Path, scratch: Path) -> None:
+    """Show this process the past as a restart is shown it, and keep to it whatever it does.
+
+    `attempt` is the folder of the running attempt, `scratch` an empty one. Raises OSError if the kernel does not allow
+    it, or if the past was not recorded.
+    """
+    past = past_of(job, attempt)
+    if not past.recorded:
+        raise OSError("its files were not recorded as it began")
+    overlays = overlays_of(job, past, 0)
+    overlays.begin(scratch)
+    _entered.append(overlays)
+
+
 def limited(guarantee: str, acts: str, why_not: str) -> str:
     """Return the guarantee of a program whose restarts see today's files, of which its setup `acts` on some.
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
 import os
 import shutil
+import signal
+import socket
+import sqlite3
 import sys
 import tempfile
 from collections.abc import Callable
@@ -200,6 +204,66 @@ def test_a_user_without_privileges_is_shown_the_past_too():
             assert os.listdir(".") == ["made"]
 
         in_child(attempt)
+
+
+def test_a_rehearsal_is_shown_the_past_and_changes_nothing_outside_of_itself(changed, tmp_path: Path):
+    after, beside = tree(changed.work), tree(changed.beside)
+    other, port = os.getpid(), socket.create_server(("127.0.0.1", 0))
+    (tmp_path / "scratch").mkdir()
+    datagrams = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    datagrams.bind(("127.0.0.1", 0))
+    datagrams.setblocking(False)
+
+    def rehearsal() -> None:
+        overlays = changed.overlays()
+        overlays.begin(tmp_path / "scratch")
+        assert (tree(changed.work), tree(changed.beside)) == (FIRST, {"c": "first c"})
+        shutil.rmtree("out")
+        os.makedirs("out")
+        with open("log", "a") as opened:
+            overlays.end()
+            assert tree(changed.work) == after
+            opened.write("more")
+        shutil.rmtree(changed.beside)
+        Path("made").write_text("made")
+        Path("/dev/shm/daylight-rehearsed").write_text("made")
+        with contextlib.closing(sqlite3.connect(tmp_path / "rows.db")) as database:
+            database.execute("create table rows (n)")
+        folder = os.open(tmp_path, os.O_RDONLY)
+        os.close(os.open("native", os.O_CREAT | os.O_WRONLY, dir_fd=folder))
+        os.waitpid(os.posix_spawn("/bin/rm", ["rm", "-r", str(changed.work / "runs")], os.environ), 0)
+        for act in (
+            lambda: os.kill(other, signal.SIGKILL),
+            lambda: socket.create_connection(port.getsockname()),
+            lambda: socket.create_connection(("192.0.2.1", 9), timeout=5),
+        ):
+            with pytest.raises(OSError, match=r"No such process|refused|unreachable"):
+                act()
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+            sender.sendto(b"said", datagrams.getsockname())
+
+    in_child(rehearsal)
+    assert (tree(changed.work), tree(changed.beside)) == (after, beside)
+    assert {each.name for each in tmp_path.iterdir()} == {"work", "beside", "job", "scratch"}
+    assert not os.path.exists("/dev/shm/daylight-rehearsed")
+    with port, datagrams, pytest.raises(BlockingIOError):
+        datagrams.recv(4)
+
+
+def test_the_end_of_a_rehearsal_ends_all_that_it_has_started(changed, tmp_path: Path):
+    (tmp_path / "scratch").mkdir()
+    reading, writing = os.pipe()
+
+    def rehearsal() -> None:
+        changed.overlays().begin(tmp_path / "scratch")
+        if not os.fork():
+            os.setsid()
+            signal.pause()
+
+    in_child(rehearsal)
+    os.close(writing)
+    with os.fdopen(reading) as pipe:
+        assert pipe.read() == ""  # no process is left that holds the other end
 
 
 def test_where_the_kernel_forbids_namespaces_it_is_said_and_nothing_is_mounted(changed, monkeypatch):

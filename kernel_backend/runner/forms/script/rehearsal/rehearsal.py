@@ -1,10 +1,10 @@
 """Rehearse restarts from checkpoints while the training runs, to find out how exactly a real restart continues.
 
 The result is a guarantee for the user: a restart continues exactly at the step, or exactly at the epoch, or the
-training must begin again from the start. A rehearsal is a separate process of low priority, which resumes a copy of the
-checkpoint in a copy of the working folder, and whose variables are compared with those of the training. The first
-checkpoint after some seconds of training is rehearsed, and one after the first epoch, once per experiment. If variables
-differ, the checkpoints so far are moved away, and the next weaker guarantee is rehearsed.
+training must begin again from the start. A rehearsal is a separate process of low priority, which resumes the
+checkpoint as a restart would, but changes nothing outside of itself; its variables are compared with those of the
+training. The first checkpoint after some seconds of training is rehearsed, and one after the first epoch, once per
+experiment. If variables differ, the checkpoints so far are moved away, and the next weaker guarantee is rehearsed.
 """
 
 from __future__ import annotations
@@ -43,7 +43,6 @@ STEPS = 3  # number of steps compared after a checkpoint
 SETTLED_S = 3.0  # shorter trainings are not rehearsed
 REQUEST_S = 5.0  # a checkpoint is requested after this time if none was due
 LIMIT_S = 600.0  # limit for a rehearsal
-PRIORITY = 10  # `nice` value; at a lower priority it would never run on a busy machine
 
 
 class Rehearsal:
@@ -191,13 +190,14 @@ class Rehearsal:
             (stored / checkpoint).mkdir()
             for each in (Path(job.checkpoints) / checkpoint).iterdir():
                 (stored / checkpoint / each.name).symlink_to(each)
-        changes = {"checkpoints": str(stored), "resume_from": checkpoint, "attempt": job.attempt + 1, "until": None}
+        changes = {"resume_from": checkpoint, "attempt": job.attempt + 1, "until": None}
         (folder / "job.json").write_text(job.model_copy(update=changes).model_dump_json())
-        (folder / "steps.json").write_text(json.dumps([self._steps[0], self._steps[-1]]))
+        attempt = str(self._rank.progress.folder)
+        asked = {"first": self._steps[0], "last": self._steps[-1], "attempt": attempt}
+        (folder / "rehearsal.json").write_text(json.dumps(asked))
         with (folder / "log").open("wb") as log:
             command = [sys.executable, "-P", "-m", "kernel_backend.runner.rehearse", str(folder)]
             self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self._env)
-        os.setpriority(os.PRIO_PROCESS, self._process.pid, PRIORITY)
         self._began = time.monotonic()
 
     def _result(self) -> Rehearsed:
@@ -212,7 +212,7 @@ class Rehearsal:
             return Rehearsed({}, refused="; ".join(["it ended without a result", *log]))
         finally:
             shutil.rmtree(self._folder, ignore_errors=True)
-        digests = {int(step): names for step, names in found["digests"].items()}
+        digests = {int(step): names for step, names in found.get("digests", {}).items()}
         return Rehearsed(digests, found.get("error", ""), found.get("refused", ""))
 
     def _settle(self, rehearsed: Rehearsed) -> None:
