@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import warnings
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 from matplotlib.axes import Axes
@@ -17,7 +18,7 @@ from matplotlib.figure import Figure
 from matplotlib.offsetbox import AnchoredOffsetbox, HPacker, TextArea
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
 
-from kernel_backend.model.views.curves import Curve
+from kernel_backend.model.views.curves import Curve, trainings
 from kernel_backend.model.views.overview import Overview
 
 INCHES, DPI = (9.0, 3.0), 200  # 900 x 300 pixels at twice the resolution
@@ -187,16 +188,15 @@ def _panel(axes: Axes, name: str, curves: Sequence[tuple[str, Curve, str]], most
 
 
 def _plot(axes: Axes, curve: Curve, color: str, palette: Palette) -> None:
-    points = [
-        (epoch, mean, low, high)
-        for epoch, mean, low, high in zip(curve.epoch, curve.mean, curve.low, curve.high, strict=True)
-        if mean is not None
-    ]
-    epochs, means, lows, highs = zip(*points, strict=True) if points else ((), (), (), ())
-    marker = "o" if len(points) <= 30 else None
-    if lows != highs:
-        axes.fill_between(epochs, lows, highs, color=color, alpha=0.18, linewidth=0)
-    axes.plot(epochs, means, color=color, linewidth=1.5, marker=marker, markersize=3, clip_on=False)
+    points = list(zip(curve.epoch, curve.mean, curve.low, curve.high, strict=True))
+    few = sum(mean is not None for mean in curve.mean) <= 30
+    for start, stop in pairwise([*trainings(curve.epoch), len(points)]):
+        known = [point for point in points[start:stop] if point[1] is not None]
+        epochs, means, lows, highs = zip(*known, strict=True) if known else ((), (), (), ())
+        if lows != highs:
+            axes.fill_between(epochs, lows, highs, color=color, alpha=0.18, linewidth=0)
+        style, marker = "--" if start else "-", "o" if few else None
+        axes.plot(epochs, means, style, color=color, linewidth=1.5, marker=marker, markersize=3, clip_on=False)
     broken = [curve.epoch[place] for place in curve.broken]
     foot = [0.03] * len(broken)  # marks the position at the bottom
     axes.plot(broken, foot, "x", color=palette.warning, markersize=4, transform=axes.get_xaxis_transform())

@@ -2,7 +2,7 @@
 
 import type { Curve, Kind } from '../src/api/types';
 import { evenly, inWords, markedText, lastText, tableOf } from '../src/view/describe';
-import { aligned, allPositive, type Line, lineOf, panelsOf } from '../src/view/lines';
+import { aligned, allPositive, type Line, lineOf, linesOf, panelsOf } from '../src/view/lines';
 import { DEFAULTS } from '../src/view/settings';
 
 function curve(kind: Kind, metric: string, mean: (number | null)[], more: Partial<Curve> = {}): Curve {
@@ -53,6 +53,17 @@ describe('lines', () => {
       [10, 20],
       [10, 20]
     ]);
+  });
+
+  test('are two where a student begins at its own first epoch, and stay the same while the curve does', () => {
+    const told = curve('training', 'loss', [4, 3, 2, 9, 8], { epoch: [0.5, 1, 2, 0.5, 1] });
+    const both = linesOf(told, { label: 'training', colour: 'training' }, DEFAULTS, 1000);
+    expect(both.map(({ label, dashed, x, mean }) => [label, dashed, x, mean])).toEqual([
+      ['training', false, [0.5, 1, 2], [4, 3, 2]],
+      ['training 2', true, [0.5, 1], [9, 8]]
+    ]);
+    expect(both.map(lastText)).toEqual(['2', '8']);
+    expect(linesOf(told, { label: 'training', colour: 'training' }, DEFAULTS, 1000)[1]).toBe(both[1]);
   });
 
   test('have a band only where points stand for several reports', () => {

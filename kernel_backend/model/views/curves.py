@@ -131,12 +131,30 @@ def thin(trial: int, told: ReportedValues, points: int) -> Curves:
     return Curves(trial=trial, curves=curves, seq=told.seq)
 
 
+def trainings(epochs: Sequence[float]) -> list[int]:
+    """Return where, among a curve's epochs, a training begins: first, and where a later one counts its own epochs.
+
+    Examples
+    --------
+    >>> trainings([0.5, 1, 1.5, 2, 0.5, 1])
+    [0, 4]
+    """
+    return [0, *(place for place, (before, now) in enumerate(pairwise(epochs), 1) if now < before)]
+
+
 def _thinned(kind: Kind, metric: str, column: Column, points: int) -> Curve:
-    count = len(column.value)
-    size = math.ceil(count / points)
-    groups = [column.value[first : first + size] for first in range(0, count, size)]
+    begins = trainings(column.epoch)
+    if len(begins) > points // 2:  # no trainings, but epochs in disorder
+        begins = [0]
+    size = math.ceil(len(column.value) / (points - len(begins) + 1))
+    spans = [
+        (first, min(first + size, stop))
+        for start, stop in pairwise([*begins, len(column.value)])
+        for first in range(start, stop, size)
+    ]
+    groups = [column.value[first:stop] for first, stop in spans]
     finite = [[value for value in group if abs(value) < LARGEST] for group in groups]
-    ends = [min(first + size, count) - 1 for first in range(0, count, size)]
+    ends = [stop - 1 for _, stop in spans]
     return Curve(
         kind=kind,
         metric=metric,

@@ -77,6 +77,17 @@ class LoopPosition:
     fraction: float = 0.0  # part of the current epoch done, with this step, if its length is known
     form: dict[str, Any] = field(default_factory=dict)  # the form's own state when this attempt began
     over: bool = False  # all steps have been taken
+    training: int = 0  # number of trainings that the program had ended when the present one began
+    origin: int = 0  # epochs that had been completed when it began: curves count from there
+
+    @property
+    def epoch_of_curves(self) -> float:
+        """Return how many epochs of the present training have been completed, with a fraction."""
+        return self.epoch - self.origin + self.fraction
+
+    def begin_training(self, number: int) -> None:
+        """Count the epochs of curves from here on, as a training begins before which `number` others have ended."""
+        self.training, self.origin, self.fraction = number, self.epoch, 0.0
 
 
 class ExternalTraining:
@@ -135,6 +146,7 @@ class ExternalTraining:
         if manifest is not None:
             saved = manifest.state["training"]
             self.position = LoopPosition(manifest.step, saved["epoch"], saved["fraction"], saved["form"])
+            self.position.training, self.position.origin = saved.get("origin", (0, 0))
             self.metrics = dict(manifest.metrics)
             self.reports = PendingReports(saved["reports"])
             self._judgement.restore(saved, of_another=manifest.attempt == BEFORE)
@@ -200,7 +212,7 @@ class ExternalTraining:
         if weight is None:
             weight = 1.0 if self._samples is None else float(self._samples[0])
         label = now if step is None or kind == "validation" else step
-        self.reports.add(kind, label, self._epoch_now, self.rank.config.metric.spelled(values), weight)
+        self.reports.add(kind, label, self.position.epoch_of_curves, self.rank.config.metric.spelled(values), weight)
 
     def take(self, batch: Batch) -> None:
         """Add the samples of a training batch to the record of the first epoch; do nothing in later epochs."""
@@ -386,7 +398,7 @@ class ExternalTraining:
 
     def _say_validation(self) -> None:
         if self.metrics:
-            step, epoch = self.position.step, self._epoch_now
+            step, epoch = self.position.step, self.position.epoch_of_curves
             self.rank.spool.say(Report(kind="validation", step=step, epoch=epoch, metrics=self.metrics))
 
     def _check_validated(self) -> None:
@@ -418,12 +430,13 @@ class ExternalTraining:
         facts = {
             "epoch": position.epoch,
             "fraction": position.fraction,
+            "origin": [position.training, position.origin],
             "form": self.form_state(),
             **self._judgement.state(),
             "reports": self.reports.count,
             "first_epoch": self.first_epoch.state(),
         }
-        return Position(position.step, self._epoch_now, self.metrics, facts)
+        return Position(position.step, position.epoch_of_curves, self.metrics, facts)
 
     def _tick(self) -> None:
         step = self.position.step
@@ -436,10 +449,6 @@ class ExternalTraining:
     @property
     def _units(self) -> int:
         return self.position.step if self._counts_steps else self.position.epoch
-
-    @property
-    def _epoch_now(self) -> float:
-        return self.position.epoch + self.position.fraction
 
     def _average(self, name: str, value: Any) -> None:
         if self.rank.ranks.size == 1:

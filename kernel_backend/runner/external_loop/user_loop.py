@@ -345,7 +345,8 @@ class UserLoop:
             last = ends and (inner or index == total - 1)
             iteration.epoch_due = ends and not inner
             if drives and data.per_epoch:
-                position.fraction = (iteration.taken % data.per_epoch + 1) / data.per_epoch
+                done = (iteration.taken % data.per_epoch + 1) / data.per_epoch
+                position.fraction = max(position.fraction, done) if self._in_epochs else done  # of several loaders
             samples = data.own_samples(batch.total), batch.total
             self._trained_on += samples[0]
             watched = batch if ordinal == 0 and not loader.repeat else None

@@ -72,6 +72,35 @@ export function thinned(curve: Curve, limit: number): Curve {
   return curve.step.length <= limit ? curve : asCurve(curve, merged(pointsOf(curve), limit));
 }
 
+const apart = new WeakMap<Curve, readonly Curve[]>(); // of curves that have not changed, the same parts
+
+/**
+ * Return a curve's parts, one for each training of a program that has several: a teacher's, and its student's.
+ *
+ * A later training counts its own epochs, so the epochs fall where it begins.
+ */
+export function trainingsOf(curve: Curve): readonly Curve[] {
+  const known = apart.get(curve);
+  if (known) {
+    return known;
+  }
+  const points = pointsOf(curve);
+  const begins = points.flatMap((_, index) => (index && follows(points[index - 1], points[index]) ? [] : [index]));
+  const parts = begins.map((begin, part) => {
+    const own = points.slice(begin, begins[part + 1]);
+    const last = part === begins.length - 1 ? curve.last : (own.at(-1)?.mean ?? null);
+    return { ...asCurve(curve, own), last };
+  });
+  const found = parts.length > 1 ? parts : [curve];
+  apart.set(curve, found);
+  return found;
+}
+
+/** Return whether a point belongs to the same training as the one before. */
+function follows(before: Point | undefined, point: Point | undefined): boolean {
+  return (before?.epoch ?? 0) <= (point?.epoch ?? 0);
+}
+
 /**
  * Return an exponential moving average as in TensorBoard.
  *
@@ -191,7 +220,7 @@ function asCurve(about: Curve, points: readonly Point[]): Curve {
 
 /**
  * Merge points until there are at most `limit`: reports are divided into `limit` shares of equal length, and
- * neighbouring points that begin in the same share are merged.
+ * neighbouring points of one training that begin in the same share are merged.
  *
  * The resolution is therefore the same for old and new points, however often this is repeated.
  */
@@ -201,7 +230,7 @@ function merged(points: readonly Point[], limit: number): Point[] {
   let [before, share] = [0, -1];
   for (const point of points) {
     const own = Math.floor((before * limit) / total);
-    const neighbour = own === share ? found.pop() : undefined;
+    const neighbour = own === share && follows(found.at(-1), point) ? found.pop() : undefined;
     found.push(neighbour ? joined(neighbour, point) : point);
     before += point.size;
     share = own;

@@ -1,7 +1,7 @@
 /** Data of plots: which metrics share a plot, and each curve as a line over the selected axis. */
 
 import type { Curve } from '../api/types';
-import { LARGEST, POINTS, smoothed, thinned } from '../model/curves';
+import { LARGEST, POINTS, smoothed, thinned, trainingsOf } from '../model/curves';
 import type { Axis, ViewSettings } from './settings';
 
 export const DOTS = 30; // a line with at most this many points shows each of them
@@ -43,6 +43,14 @@ interface LineLook {
   readonly label: string;
   readonly colour: string;
   readonly dashed?: boolean;
+}
+
+/** Convert a curve to lines, one for each training of its program; later ones have a number, and are dashed. */
+export function linesOf(curve: Curve, look: LineLook, settings: ViewSettings, origin: number): Line[] {
+  return trainingsOf(curve).map((part, index) => {
+    const later = { ...look, label: `${look.label} ${index + 1}`, dashed: true };
+    return lineOf(part, index ? later : look, settings, origin);
+  });
 }
 
 const newest = new WeakMap<Curve, { line: Line; from: string }>();

@@ -2,7 +2,7 @@
 
 import type { Curve } from '../api/types';
 import type { Look } from '../service/watch';
-import { allPositive, type Line, lineOf, panelsOf } from './lines';
+import { allPositive, type Line, linesOf, panelsOf } from './lines';
 import type { Picture } from './plotlook';
 import type { ViewSettings } from './settings';
 
@@ -45,7 +45,7 @@ export function alone(look: Look, settings: ViewSettings): Plotted[] {
     metric,
     from: [settings, origin, ...curves],
     make: () =>
-      plot(curves, settings, curve => lineOf(curve, { label: curve.kind, colour: curve.kind }, settings, origin))
+      plot(curves, settings, curve => linesOf(curve, { label: curve.kind, colour: curve.kind }, settings, origin))
   }));
 }
 
@@ -56,12 +56,12 @@ export function alone(look: Look, settings: ViewSettings): Plotted[] {
  */
 export function overlaid(looks: readonly Look[], settings: ViewSettings, validationOnly: boolean): Plotted[] {
   const owners = new Map(looks.flatMap((look, index) => look.curves.map(curve => [curve, { look, index }])));
-  const line = (curve: Curve): Line => {
+  const lines = (curve: Curve): Line[] => {
     const { look, index } = owners.get(curve) ?? { look: null, index: 0 };
     const dashed = curve.kind === 'training';
     const label = `#${look?.number ?? 0}` + (validationOnly && !dashed ? '' : ` ${curve.kind}`);
     const origin = look ? beginning(look) : 0;
-    return lineOf(curve, { label, colour: colourOf(index), dashed }, settings, origin);
+    return linesOf(curve, { label, colour: colourOf(index), dashed }, settings, origin);
   };
   return panelsOf([...owners.keys()])
     .map(({ metric, curves }) => {
@@ -71,7 +71,7 @@ export function overlaid(looks: readonly Look[], settings: ViewSettings, validat
     .sort((one, other) => having(other.shared) - having(one.shared))
     .map(({ metric, shared }) => {
       const curves = shared.flat();
-      return { metric, from: [settings, validationOnly, ...curves], make: () => plot(curves, settings, line) };
+      return { metric, from: [settings, validationOnly, ...curves], make: () => plot(curves, settings, lines) };
     });
 }
 
@@ -89,11 +89,11 @@ function having(shared: readonly (readonly Curve[])[]): number {
 function plot(
   curves: readonly Curve[],
   settings: ViewSettings,
-  line: (curve: Curve) => Line
+  lines: (curve: Curve) => Line[]
 ): { picture: Picture; note: string } {
   const log = settings.logAxis && allPositive(curves);
   const note = settings.logAxis && !log ? NOT_POSITIVE : '';
-  return { picture: { lines: curves.map(line), axis: settings.axis, log }, note };
+  return { picture: { lines: curves.flatMap(lines), axis: settings.axis, log }, note };
 }
 
 /** Return the colour of one of several experiments. */

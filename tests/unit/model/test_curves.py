@@ -6,11 +6,12 @@ import json
 import math
 from itertools import accumulate, pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kernel_backend.model.reports import Kind
-from kernel_backend.model.views.curves import LARGEST, Curve, Curves, ReportedValues, gather, join, thin
+from kernel_backend.model.views.curves import LARGEST, Curve, Curves, ReportedValues, gather, join, thin, trainings
 
 Row = tuple[Kind, int, dict[str, float]]  # the epoch of a step is a hundredth of it, and it is told at a tenth
 
@@ -158,3 +159,18 @@ def test_curves_go_over_the_wire_and_come_back() -> None:
     text = json.dumps(there.to_json(), allow_nan=False)
     assert json.loads(text)["curves"][0]["last"] == "Infinity"
     assert Curves.model_validate_json(text) == there
+
+
+@pytest.mark.parametrize("points", [5, 8, 100])
+def test_a_point_stands_for_one_training_and_a_later_training_begins_a_new_one(points: int) -> None:
+    epochs = [(step - first) / 2 for first, last in ((0, 9), (9, 18)) for step in range(first + 1, last + 1)]
+    heard = [("training", step, epoch, 0.0, {"loss": 1.0}) for step, epoch in enumerate(epochs, 1)]
+    curve = loss(gather(heard, 1), points)
+    assert len(curve.size) <= points
+    begins = trainings(curve.epoch)
+    assert sum(curve.size[: begins[-1]]) == 9
+
+
+def test_epochs_in_disorder_are_no_trainings() -> None:
+    disorder = gather([("training", step, -float(step), 0.0, {"loss": 1.0}) for step in range(1, 101)], 1)
+    assert len(loss(disorder, 10).size) == 10

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kernel_backend.model.reports import Guarantee
+from kernel_backend.model.reports import Guarantee, Report
 from kernel_backend.runner.forms.script import training
 from kernel_backend.runner.forms.script.training import ScriptTraining
 from kernel_backend.runner.forms.script.watchers import Watchers
@@ -238,7 +238,7 @@ def watched(folder: Path, monkeypatch: pytest.MonkeyPatch, broken: str = "") -> 
 
 WATCHING = {
     "Curves", "Curves.backward", "Curves.close", "Curves.finish", "Curves.iteration", "Curves.output",
-    "NamedModules.iteration", "Recorder._iteration", "Recorder._step", "Rehearsal.close",
+    "NamedModules.iteration", "OwnEpochs.backward", "Recorder._iteration", "Recorder._step", "Rehearsal.close",
     "Rehearsal.step", "Rehearsal.taken", "ScriptTraining._say_weights", "ScriptTraining._separate_losses",
     "Trackers.take",
 }  # fmt: skip
@@ -262,3 +262,47 @@ def test_nothing_that_watches_is_called_past_the_guard():
     calls = {ast.unparse(each.func) for each in ast.walk(tree) if isinstance(each, ast.Call)}
     found = {each for each in calls if each.startswith(("self._curves.", "self.recorder.", "self.rehearsal."))}
     assert found == {"self.rehearsal.allows", "self.rehearsal.begin_anew", "self.rehearsal.state"}  # the guarantee's
+
+
+# Two trainings in one program, whose curves have the same names.
+DISTILLATION = """
+import torch
+from torch import nn
+torch.manual_seed(0)
+batches = [torch.randn(8, 4) for _ in range(2)]
+def fit(net, epochs):
+    opt = torch.optim.SGD(net.parameters(), lr=0.1)
+    for epoch in range(epochs):
+        for x in batches:
+            loss = net(x).square().mean()
+            loss.backward()
+            opt.step()
+            opt.zero_grad()
+        print(f"val_loss: {loss.item()}")
+teacher, student = nn.Linear(4, 1), nn.Linear(4, 1)
+fit(teacher, 3)
+print("test_acc: 0.9")
+fit(student, 2)
+print("test_acc: 0.8")
+"""
+
+
+def epochs_of(ended: Ended, kind: str, name: str) -> list[tuple[int, float]]:
+    """Return step and epoch of each report of a value."""
+    reports = [each for each in ended.records if isinstance(each, Report) and each.kind == kind]
+    return list(dict.fromkeys((each.step, each.epoch) for each in reports if name in each.metrics))
+
+
+def test_the_curves_of_a_second_training_count_its_own_epochs_also_after_a_kill(tmp_path: Path):
+    whole = Job(tmp_path / "whole", DISTILLATION).run()
+    teacher, student = [(2, 1), (4, 2), (6, 3)], [(8, 1), (10, 2)]
+    assert epochs_of(whole, "validation", "val_loss") == teacher + student, whole.log
+    steps = [(step, step / 2) for step in range(1, 7)] + [(step + 6, step / 2) for step in range(1, 5)]
+    assert epochs_of(whole, "training", "loss") == steps
+    assert epochs_of(whole, "validation", "test_acc") == [teacher[-1], student[-1]]
+    killed = Job(tmp_path / "killed", DISTILLATION)
+    assert killed.run(killed_at=6).code == -9
+    second = killed.run()
+    assert (second.code, second.started.resumed_from) == (0, "7-1"), second.log
+    assert epochs_of(second, "training", "loss")[-3:] == steps[-3:]
+    assert epochs_of(second, "validation", "val_loss")[-2:] == student

@@ -182,6 +182,11 @@ class Heads:
         self._replay, self._extended = list(stations), extended
 
     @property
+    def ended(self) -> int:
+        """Return how many outermost training loops have ended."""
+        return len(self._finished)
+
+    @property
     def outermost(self) -> bool:
         """Return True while only one training loop is running."""
         return len(self.active) == 1

@@ -35,6 +35,7 @@ from kernel_backend.runner.external_loop.run_methods import RunMethods
 from kernel_backend.runner.external_loop.training import ExternalTraining
 from kernel_backend.runner.external_loop.user_loop import LoopSettings
 from kernel_backend.runner.forms.script.curves.curves import Curves
+from kernel_backend.runner.forms.script.curves.own_epochs import OwnEpochs
 from kernel_backend.runner.forms.script.events import Events
 from kernel_backend.runner.forms.script.files import ProgramFiles
 from kernel_backend.runner.forms.script.heads import Active, Extended, Heads, Station
@@ -102,6 +103,10 @@ class ScriptTraining:
         )
         self._heads.snapshots = Snapshots(self._program.builtins, self._program.module, self._program.codes)
         self._epochs: weakref.ref[Active] | None = None  # the loop of epochs in which the newest step was taken
+        self._own_epochs = OwnEpochs(self._training, lambda: self._heads.ended, self._begin_curves)
+        self._follows = rank.config.search is None  # a search counts the epochs of all trainings of a program
+        if self._follows:
+            self.events.on_backward.append(self._own_epochs.backward)
         self._curves: Curves | None = None
         if rank.ranks.rank == 0:
             trees = {"": loaded.cell, **modules}
@@ -257,9 +262,13 @@ class ScriptTraining:
 
     def reached(self) -> None:
         """Count validations and epochs from here on: the program has come from earlier cells to the submitted one."""
-        if self._curves is not None and not self.events.muted:
-            self._watchers.call(self._curves.begin_cell)
+        if not self.events.muted:
+            self._watchers.call(self._own_epochs.begin)
         self._training.counts = True
+
+    def _begin_curves(self) -> None:
+        if self._curves is not None:
+            self._watchers.call(self._curves.begin_training)
 
     # Called by Heads
 
@@ -290,6 +299,8 @@ class ScriptTraining:
         """
         training, events = self._training, self.events
         events.iteration(loop, frame)
+        if outermost and not training.counts:
+            training.position.origin, training.position.fraction = training.position.origin - self._follows, 0.0
         outermost = outermost and training.counts
         if events.updates or events.backwards:
             self._watchers.call(ScriptTraining._separate_losses, self)

@@ -70,6 +70,7 @@ class Curves:
         self._counts: dict[Bound, int] = {}
         self._own: set[str] = set()  # variables that are reported as curves
         self._taken = self._length = 0  # iterations of inner loops in this epoch, and in the last one
+        self._first = True  # no part of an epoch was counted yet
         self._metric = cleaned(config.metric.name)
         self._line = ""
         self._texts, self._waiting = 0, deque[str](maxlen=_NEWEST)  # texts read since the last iteration; others
@@ -90,7 +91,10 @@ class Curves:
         """Report the loss of which the program is about to compute the gradients."""
         self._look()
         if length := self._length or self._expected():
-            self._training.position.fraction = min((self._taken + 1) / length, 1.0)
+            if self._first:  # a restart goes on within an epoch
+                self._first, self._taken = False, round(self._training.position.fraction * length)
+            done = min((self._taken + 1) / length, 1.0)
+            self._training.position.fraction = max(self._training.position.fraction, done)  # of several inner loops
         known, unscaled = self._loss()
         loss = loss if unscaled is None else unscaled
         if hasattr(loss, "numel") and loss.numel() == 1:
@@ -155,14 +159,14 @@ class Curves:
             self._length, self._taken = self._taken - (loop in self._outer), 0
         self._validate()
 
-    def begin_cell(self) -> None:
-        """Report what earlier cells have printed or logged, and keep nothing of it for the submitted cell."""
-        self._validate()
-        self._training.position.fraction = 0.0
+    def begin_training(self) -> None:
+        """Report what an earlier training or cell has printed or logged, and keep nothing of it for the next one."""
+        self.finish()
         self._last, self._validated = {}, (-1, {})
+        self._taken = self._length = 0
 
     def finish(self) -> None:
-        """Report, as a validation, values that the program has printed or logged after its last iteration.
+        """Report, as a validation, values that the program has printed or logged after a training's last iteration.
 
         Names that have no new value get their value of the last validation.
         """
