@@ -7,7 +7,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from kernel_backend.runner.definition.on_import import OnImport
+from kernel_backend.runner.on_import import OnImport
 
 # Variables that make trackers send nothing; calls remain valid.
 SILENT = {"WANDB_MODE": "disabled", "NEPTUNE_MODE": "debug"}

@@ -6,6 +6,8 @@ import os
 import sys
 from pathlib import Path
 
+import h5py
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
@@ -52,6 +54,9 @@ def notes_of(tmp_path, monkeypatch):
     opened_files.stop()
 
 
+SCRIPTED = torch.jit.script(torch.nn.Linear(1, 1))
+
+
 def saved():
     torch.save({}, "made.tmp")
     os.replace("made.tmp", "best.pt")
@@ -65,6 +70,10 @@ def saved():
         lambda: save_file({"w": torch.zeros(1)}, "best.pt"),
         lambda: torch.save({}, Path("best.pt").absolute()),
         lambda: os.close(os.open("best.pt", os.O_CREAT | os.O_WRONLY)),
+        lambda: torch.jit.save(SCRIPTED, "best.pt"),
+        lambda: SCRIPTED.save("best.pt"),
+        lambda: h5py.File("best.pt", "w").close(),
+        lambda: np.memmap("best.pt", mode="w+", shape=(3,)),
         lambda: (Path("own").write_text(""), os.replace("own", "best.pt"))[0],
     ],
 )
@@ -79,11 +88,15 @@ def test_a_trial_that_writes_its_file_again_is_not_told(notes_of):
     assert [notes_of(1, saved), notes_of(1, saved)] == [[], []]
 
 
-def test_files_that_are_read_or_appended_to_or_named_by_their_trial_are_not_told(notes_of):
+def test_files_that_are_read_or_appended_to_or_named_by_their_trial_are_not_told(notes_of, tmp_path):
+    table = tmp_path / "work" / "table.h5"
+    h5py.File(table, "w").close()
+
     def trains(lr):
         with open("results.csv", "a") as file:
             file.write(f"{lr}\n")
         Path("results.csv").read_text()
+        h5py.File(table, "r").close()
         torch.save({}, f"best-{lr}.pt")
         Path("../home/code").mkdir(parents=True, exist_ok=True)
         Path("../home/code/own.txt").write_text("of the job")

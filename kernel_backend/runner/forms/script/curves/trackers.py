@@ -8,7 +8,7 @@ from types import ModuleType
 from typing import Any
 
 from kernel_backend.definition.reported.labels import labelled
-from kernel_backend.runner.definition.on_import import OnImport
+from kernel_backend.runner.on_import import OnImport
 
 Hear = Callable[[Mapping[str, Any]], None]  # values by name, of any types
 
