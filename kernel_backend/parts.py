@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
@@ -25,7 +23,6 @@ from kernel_backend.unix_users.workspaces import UnixUserWorkspaces
 from kernel_backend.workspaces.base import Workspaces
 from kernel_backend.workspaces.own import OwnWorkspace, SingleWorkspace
 
-THREADS = 128  # threads that wait for files or databases
 OWNERS = 100_000  # experiments whose owner, which never changes, is cached
 TRIALS = 100_000  # trials whose unique id is cached
 
@@ -56,8 +53,6 @@ def of_unix_users(helper: Path, home: Path, store: Store, checkpoints: str) -> P
     `helper` is the socket of the program that starts an agent as such a user. `checkpoints` is the URL of all
     checkpoints; if it is no URL, each owner's checkpoints are in the owner's workspace.
     """
-    # Unresponsive agents may block some threads; enough must be left for other users.
-    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(THREADS, "service"))
     agents, notes = Agents(by_helper(helper)), GangNotes(home / "gangs")
     owner = lru_cache(OWNERS)(lambda number: store.experiment(number).owner)
     remote, identity = "://" in checkpoints, _identity(store)

@@ -19,7 +19,7 @@ OURS = ("kernel_backend", "jupyter_ext", "daylight")
 MODEL = {"model", "definition", "spec", "routes", "secret_scan"}
 DECISIONS = {"search", "scheduler", "lifecycle", "differences"}
 SEAMS = {"store", "artifacts", "checkpoints", "snapshots", "data", "environments", "engines", "launch", "identity"}
-TOOLS = {"durable", "installed_code", "retry", "tail", "time_limit"}  # of the standard library alone
+TOOLS = {"durable", "fairness", "installed_code", "retry", "tail", "time_limit"}  # of the standard library alone
 PARTS: dict[str, set[str]] = {
     "model": set(),
     "definition": {"model"},
@@ -35,6 +35,7 @@ PARTS: dict[str, set[str]] = {
     "installed_code": set(),
     "tail": set(),
     "time_limit": set(),
+    "fairness": set(),
     "retry": set(),
     "process_identity": set(),
     "network": MODEL,
@@ -63,7 +64,7 @@ PARTS: dict[str, set[str]] = {
     "cluster_setup": MODEL | TOOLS | {"network"},
     "client": MODEL | {"home", "discovery", "reconnect", "peers"},
     "service": MODEL | DECISIONS | SEAMS | TOOLS | {"home", "devices", "workspaces", "confined"},
-    "api": MODEL | SEAMS | {"text", "service", "home", "peers"},
+    "api": MODEL | SEAMS | {"text", "service", "home", "peers", "fairness"},
     "launcher_server": MODEL | TOOLS | {"api", "service", "home", "network"},
     "runner": MODEL | TOOLS | {"artifacts", "checkpoints", "snapshots", "data", "home", "parent_death"},
     "service_database": MODEL | TOOLS | {"home", "discovery", "service", "store"},

@@ -21,6 +21,7 @@ from kernel_backend import __version__
 from kernel_backend.api.body_memory import BODY_LIMIT, SNAPSHOT_LIMIT, BodyMemory
 from kernel_backend.api.connection_limits import ConnectionsOfCallers, UnauthenticatedConnections
 from kernel_backend.errors import DaylightError, InvalidRequest, NotFound, OtherVersion, TooLarge, Unauthenticated
+from kernel_backend.fairness.threads import CALLER
 from kernel_backend.identity.base import Browsers, Identity
 from kernel_backend.model import versions
 from kernel_backend.model.cluster.people import Person
@@ -126,6 +127,7 @@ class AuthenticatedHandler(RequestHandler):
         """Refuse requests without a valid token."""
         self.who = await self.authenticate()
         self.known = True
+        CALLER.set(self._caller)  # in the task of this request alone
         if self.who is not None:
             await self.service.webhooks.seen(self.who)
         use: Activity = self.settings["use"]

@@ -27,10 +27,10 @@ from kernel_backend.api.base import Activity, UnknownRouteHandler
 from kernel_backend.api.prometheus import RequestTimes
 from kernel_backend.api.route import Route
 from kernel_backend.api.verbs import verb_handler
+from kernel_backend.fairness.owner_limit import OwnerLimit
 from kernel_backend.identity.base import Browsers, Identity
 from kernel_backend.model.cluster.people import Person
 from kernel_backend.routes import ATTEMPT, ENDPOINTS, HOLDER, PROBE
-from kernel_backend.service.owner_limit import OwnerLimit
 from kernel_backend.service.service import Service
 
 PING_S = 20  # a client that does not answer pings for so long is disconnected

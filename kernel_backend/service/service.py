@@ -13,6 +13,8 @@ from kernel_backend.confined import Confined
 from kernel_backend.engines.allocations.callers import CallingHolders
 from kernel_backend.engines.probing.callers import CallingProbes
 from kernel_backend.errors import Conflict, NotFound
+from kernel_backend.fairness.owner_limit import READ_AT_ONCE, OwnerLimit
+from kernel_backend.fairness.threads import FairThreads
 from kernel_backend.model import events as e
 from kernel_backend.model.cluster.accounts import AuditEntry
 from kernel_backend.model.cluster.people import Person
@@ -44,7 +46,6 @@ from kernel_backend.service.loop.idle_review import IdleReview
 from kernel_backend.service.loop.loop import Loop
 from kernel_backend.service.numbering import Numbering
 from kernel_backend.service.outbox.sender import OutboxSender
-from kernel_backend.service.owner_limit import READ_AT_ONCE, OwnerLimit
 from kernel_backend.service.retention import Retention
 from kernel_backend.service.state.requests import pools_of
 from kernel_backend.service.storage_limits import StorageLimits
@@ -155,6 +156,7 @@ class Service:
 
         The control loop first takes over running gangs, and requeues trials whose gangs are gone.
         """
+        asyncio.get_running_loop().set_default_executor(FairThreads())
         await asyncio.to_thread(self.numbering.look)
         for problem in await asyncio.to_thread(registry.shadowing):
             _log.warning("%s", problem)

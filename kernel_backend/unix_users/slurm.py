@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -14,6 +13,7 @@ from kernel_backend.engines.base import CheckContext, EngineUnavailable
 from kernel_backend.engines.slurm.engine import SlurmEngine
 from kernel_backend.engines.slurm.nodes import PartitionNodes
 from kernel_backend.errors import InvalidRequest, PlaceUnavailable
+from kernel_backend.fairness.owner_limit import OwnerLimit
 from kernel_backend.model.cluster.pool_check import PoolFinding
 from kernel_backend.model.cluster.pools import Pool
 from kernel_backend.model.launch.launch_spec import LaunchSpec
@@ -36,7 +36,7 @@ class UnixUserPools:
 
     def __init__(self, agents: Agents, owner: Owner, notes: GangNotes) -> None:
         self._agents, self._owner, self._notes = agents, owner, notes
-        self._limits = ConcurrencyLimits()
+        self._limits = OwnerLimit(AT_ONCE, OF_USER)  # operations of agents that wait for Slurm
 
     def __call__(self, pool: Pool) -> UnixUserSlurmEngine:
         """Return a new engine for a pool.
@@ -52,14 +52,6 @@ class UnixUserPools:
         return UnixUserSlurmEngine(self._agents, self._owner, self._notes, pool, self._limits)
 
 
-class ConcurrencyLimits:
-    """Semaphores that limit how many operations of agents wait for Slurm at once: of all users, and of each user."""
-
-    def __init__(self) -> None:
-        self.of_all = asyncio.Semaphore(AT_ONCE)
-        self.of_user: defaultdict[str, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(OF_USER))
-
-
 class UnixUserSlurmEngine(UnixUserGangs):
     """Engine of one Slurm pool; each gang is a job of the user who owns it, with the user's accounts and limits.
 
@@ -71,7 +63,7 @@ class UnixUserSlurmEngine(UnixUserGangs):
     caps = SlurmEngine.caps.model_copy(update={"per_user_identity": True})
     pause_s = 0.1  # at most ten squeue a second, whatever the number of users
 
-    def __init__(self, agents: Agents, owner: Owner, notes: GangNotes, pool: Pool, limits: ConcurrencyLimits) -> None:
+    def __init__(self, agents: Agents, owner: Owner, notes: GangNotes, pool: Pool, limits: OwnerLimit) -> None:
         super().__init__(agents, owner, notes)
         self.pool = pool.name
         self._settings, self._limits = pool.model_dump_json(), limits
@@ -99,7 +91,7 @@ class UnixUserSlurmEngine(UnixUserGangs):
         )
 
     async def _act(self, user: str, op: str, limit: float | None = None, **arguments: Any) -> None:
-        async with self._limits.of_user[user], self._limits.of_all:
+        async with self._limits.of(user):
             await asyncio.to_thread(self._slowly, user, op, arguments | self._where)
 
     def _slowly(self, user: str, op: str, arguments: dict[str, Any]) -> None:

@@ -8,6 +8,7 @@ import time
 from uuid import uuid4
 
 from kernel_backend.errors import InvalidRequest, NotFound
+from kernel_backend.fairness.owner_limit import OwnerLimit
 from kernel_backend.model.views.overview import Overview
 from kernel_backend.model.webhooks.payload import TEST, Payload, confirmation, payload
 from kernel_backend.model.webhooks.records import Notice, StoredWebhook
@@ -17,7 +18,6 @@ from kernel_backend.service.notifier import Notifier, wait_for
 from kernel_backend.service.outbox.base import AT_ONCE, PER_OWNER, NotDelivered, Transport
 from kernel_backend.service.outbox.config import OutboxConfig
 from kernel_backend.service.outbox.limits import LinkLimit, TestLimit
-from kernel_backend.service.owner_limit import OwnerLimit
 from kernel_backend.store.base import Store, StoreUnavailable
 
 LOOK_S = 1.0  # between looks at the outbox, at least

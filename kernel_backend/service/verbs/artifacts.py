@@ -9,11 +9,11 @@ from typing import NamedTuple
 
 from kernel_backend.checkpoints.streams import Digesting
 from kernel_backend.errors import NotFound
+from kernel_backend.fairness.owner_limit import OwnerLimit
 from kernel_backend.model.artifacts import Artifact
 from kernel_backend.model.cluster.people import Person
 from kernel_backend.model.states import HOLDING_SLOTS
 from kernel_backend.service.access import visible
-from kernel_backend.service.owner_limit import OwnerLimit
 from kernel_backend.store.base import Store
 from kernel_backend.workspaces.base import Contents, Workspace, Workspaces
 

@@ -10,6 +10,7 @@ from typing import ParamSpec, TypeVar
 from kernel_backend.checkpoints.base import Checkpoints, Manifest, dump
 from kernel_backend.checkpoints.storage import CheckpointStorage
 from kernel_backend.errors import CheckpointDamaged, Conflict, NotFound, PlaceUnavailable
+from kernel_backend.fairness.owner_limit import OwnerLimit
 from kernel_backend.model.checkpoints import CheckpointSelector, GarbageReport, GarbageRequest, ReportsDecision, choose
 from kernel_backend.model.cluster.people import Person
 from kernel_backend.model.experiment import Experiment
@@ -17,7 +18,6 @@ from kernel_backend.model.views.overview import CheckpointInfo
 from kernel_backend.service.access import changeable, visible
 from kernel_backend.service.audit import audit_entry, keep_audit_entry
 from kernel_backend.service.garbage import collect, reasons, trial_checkpoints
-from kernel_backend.service.owner_limit import OwnerLimit
 from kernel_backend.service.retention import Retention
 from kernel_backend.service.verification import VerificationCache
 from kernel_backend.store.base import Store

@@ -16,6 +16,7 @@ from kernel_backend.differences.diff import diff
 from kernel_backend.differences.side import Side
 from kernel_backend.differences.tensors import first_difference
 from kernel_backend.errors import DaylightError, NotFound, PlaceUnavailable
+from kernel_backend.fairness.owner_limit import OwnerLimit
 from kernel_backend.model.cluster.people import Person
 from kernel_backend.model.diff import Diff, Difference, HistoryEntry
 from kernel_backend.model.experiment import Experiment
@@ -23,7 +24,6 @@ from kernel_backend.model.facts import known
 from kernel_backend.model.snapshot import CAPTURED, DATA, Snapshot
 from kernel_backend.model.trial import BEFORE
 from kernel_backend.service.access import sees, visible
-from kernel_backend.service.owner_limit import OwnerLimit
 from kernel_backend.service.parsing import causes_of, unread
 from kernel_backend.snapshots.archive import UNREADABLE, Archive
 from kernel_backend.store.base import Store

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 
+from kernel_backend.fairness.owner_limit import OwnerLimit
 from kernel_backend.model.cluster.people import Person
 from kernel_backend.model.experiment import Submission
 from kernel_backend.model.views.overview import Overview
@@ -14,7 +15,6 @@ from kernel_backend.service.context import Context
 from kernel_backend.service.duplicates import DuplicateFinder
 from kernel_backend.service.environments import Preparation
 from kernel_backend.service.numbering import Numbering
-from kernel_backend.service.owner_limit import OwnerLimit
 from kernel_backend.service.verbs.submission_validator import SubmissionValidator
 from kernel_backend.store.base import NewExperiment
 

@@ -6,6 +6,7 @@ import asyncio
 from bisect import bisect_right
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import contextmanager
+from contextvars import Context
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -61,7 +62,7 @@ class WatcherFeed:
     def _watched(self) -> Iterator[asyncio.Task[None]]:
         if self._pump is None or self._pump.done():
             self._recent, self._floor = [], self._read  # messages missed meanwhile are read by pages
-            self._pump = asyncio.create_task(self._follow(), name="feed")
+            self._pump = asyncio.create_task(self._follow(), name="feed", context=Context())
         self._watchers += 1
         try:
             yield self._pump
@@ -87,7 +88,7 @@ class WatcherFeed:
         """
         key = after, experiment
         if key not in self._pages:
-            self._pages[key] = asyncio.create_task(asyncio.to_thread(self._page, after, experiment))
+            self._pages[key] = asyncio.create_task(asyncio.to_thread(self._page, after, experiment), context=Context())
             if len(self._pages) > KEPT:
                 del self._pages[next(iter(self._pages))]
         reading = self._pages[key]
