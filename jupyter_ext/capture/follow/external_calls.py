@@ -71,7 +71,7 @@ def call_external(
         elif not given_one or libraries.seeds(name or ""):
             draw(state, each.package or "", full, surely=True)
         state.out.by_chance = state.out.by_chance or libraries.by_chance(each.package or "", full, node)
-        if isinstance(node.func, ast.Attribute) and libraries.sets(path) and each in receiver:
+        if isinstance(node.func, ast.Attribute) and libraries.sets(full) and each in receiver:
             change_package(state, each.package or "", path)
         elif not isinstance(node.func, ast.Attribute) and libraries.sets(inner):
             change_package(state, each.package or "", inner)

@@ -172,7 +172,8 @@ _KEEPING = re.compile(r"register|callback|on_|add_|connect|subscribe|attach|push
 
 def sets(path: tuple[str, ...]) -> bool:
     """Return True if the last name of a dotted path sounds like a function that changes settings of its module."""
-    return bool(path and _SETTING.match(path[-1])) and path[-1] not in _OF_MODELS
+    of_model = bool(path) and (path[-1] in _OF_MODELS or path[-2:] == ("prune", "remove"))
+    return bool(path and _SETTING.match(path[-1])) and not of_model
 
 
 def only_looks(name: str | None, path: tuple[str, ...]) -> bool:

@@ -78,6 +78,8 @@ print(results)""",
     "renewed statistics": f"{STEP}torch.optim.swa_utils.update_bn(train, m)",
     "a parametrization": f"{STEP}nn.utils.parametrizations.weight_norm(m)\n"
     "nn.utils.parametrize.remove_parametrizations(m, 'weight')",
+    "pruned weights": f"{STEP}from torch.nn.utils import prune\nprune.l1_unstructured(m, 'weight', amount=0.5)\n"
+    "prune.remove(m, 'weight')\nnn.utils.prune.random_unstructured(m, 'bias', 1)\nnn.utils.prune.remove(m, 'bias')",
     "a copy": "m = copy.deepcopy(nn.Linear(4, 2))\no = torch.optim.SGD(m.parameters(), 0.1)\nm(X).sum().backward()",
     "a bar": f"from tqdm.auto import tqdm\n{STEP}bar = tqdm(train)\nfor xb, yb in bar:\n    l = criterion(m(xb), yb)\n"
     "    l.backward(); o.step()\n    bar.set_postfix(loss=l.item())",
@@ -105,6 +107,10 @@ def test_a_baseline_on_the_same_data_stays_behind(baseline: str, data: str):
 NEEDED = {
     "the same model": ("criterion(model(X), y).backward(); opt.step()", "model"),
     "renewed statistics": ("torch.optim.swa_utils.update_bn(train, model)", "model"),
+    "pruned weights": (
+        "from torch.nn.utils import prune\nprune.l1_unstructured(model, 'weight', 1)\nprune.remove(model, 'weight')",
+        "model",
+    ),
     "gradients alone": ("criterion(model(X), y).backward()", "model"),
     "a part of another model": (
         "head = nn.Sequential(model, nn.Linear(2, 2))\no = torch.optim.SGD(head.parameters(), 0.1)\n---\n"
