@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from textwrap import indent
 
 import pytest
@@ -51,6 +52,7 @@ trainer = Trainer(
 )
 trainer.train()
 """
+LOGGED = 'import json\njson.dump(trainer.state.log_history, open("logs.json", "w"))\n'
 BEHIND = 'raise AssertionError("what stands behind train() is not run")\n'
 
 
@@ -75,7 +77,9 @@ def test_a_kill_in_the_middle_of_an_epoch_changes_no_bit(tmp_path, slots, backen
     assert as_json(resumed.reports("validation")[last]) == as_json(first.reports("validation")[last])
     assert first.reports("validation")[last]["eval_seen"] == 28
     if slots == 1:
-        assert plainly_trained(CELL, "model", tmp_path) == whole.weights()
+        assert plainly_trained(CELL + LOGGED, "model", tmp_path) == whole.weights()
+        plain = [each["eval_loss"] for each in json.loads((tmp_path / "logs.json").read_text()) if "eval_loss" in each]
+        assert [each["eval_loss"] for each in first.reports("validation").values()] == plain
 
 
 def test_a_training_that_is_killed_once_it_has_ended_is_left_as_it_is(tmp_path):
@@ -113,7 +117,7 @@ class Mine(Trainer):
         MORE
         return super().compute_loss(model, inputs, return_outputs, **kwargs)
 args = TrainingArguments(
-    "out", per_device_train_batch_size=SIZE, per_device_eval_batch_size=SIZE, num_train_epochs=2, optim="sgd",
+    "out", per_device_train_batch_size=SIZE, per_device_eval_batch_size=5, num_train_epochs=2, optim="sgd",
     learning_rate=RATE, gradient_accumulation_steps=2, eval_strategy="epoch", report_to="none", seed=0,
 )
 trainer = Mine(model, args, train_dataset=samples[:41], eval_dataset=samples[41:], compute_metrics=compute_metrics)
@@ -126,32 +130,33 @@ MEAN = """outputs = model(input_ids=inputs["input_ids"])
 
 
 SMALLER_BATCH = (
-    "each of 2 slots has batches of 2 samples, as with torchrun, so that steps are larger and fewer: "
+    "each of 3 slots has batches of 3 samples, as with torchrun, so that steps are larger and fewer: "
     "per_device_train_batch_size=1 keeps the steps of one"
 )
 
 
 @pytest.mark.parametrize(("more", "rate"), [("pass", 0.5), ("pass", 0.0), (MEAN, 0.5)])
-def test_two_slots_train_and_measure_as_one_with_the_same_global_batch(tmp_path, more, rate):
+def test_three_slots_train_and_measure_as_one_with_the_same_global_batch(tmp_path, more, rate):
     found = {}
-    for slots, size in ((1, 4), (2, 2)):
+    for slots, size in ((1, 9), (3, 3)):
         cell = LANGUAGE.replace("MORE", more).replace("SIZE", str(size)).replace("RATE", str(rate))
         trial = Trial(tmp_path / f"{slots}", cell, slots=slots, backend="torch")
         attempt = trial.run()
         assert attempt.codes == [0] * slots, attempt.logs()
         told = [each for each in attempt.notes() if "as with torchrun" in each]
-        assert told == [SMALLER_BATCH] * (slots - 1)
+        assert told == [SMALLER_BATCH] * (slots > 1)
         found[slots] = trial.model(), attempt.reports("validation"), attempt.reports("training")
-    (one, validated, trained), (two, validated_2, trained_2) = found[1], found[2]
+    (one, validated, trained), (three, validated_3, trained_3) = found[1], found[3]
     for name, tensor in one.items():
-        torch.testing.assert_close(two[name], tensor, rtol=1e-4, atol=1e-6)
-    assert validated.keys() == validated_2.keys()
+        torch.testing.assert_close(three[name], tensor, rtol=1e-4, atol=1e-6)
+    assert validated.keys() == validated_3.keys()
     for step, values in validated.items():
-        assert values["eval_tokens"] == validated_2[step]["eval_tokens"]
+        assert values["eval_tokens"] == validated_3[step]["eval_tokens"]
+        assert values["eval_loss"] == pytest.approx(validated_3[step]["eval_loss"], rel=1e-4)
         if not rate:  # of the same weights, the same value
-            assert values["eval_right"] == validated_2[step]["eval_right"]
+            assert values["eval_right"] == validated_3[step]["eval_right"]
     assert [each["loss"] for each in trained.values() if "loss" in each] == pytest.approx(
-        [each["loss"] for each in trained_2.values() if "loss" in each], rel=1e-4
+        [each["loss"] for each in trained_3.values() if "loss" in each], rel=1e-4
     )
 
 

@@ -42,15 +42,17 @@ class Batches:
         note: Callable[[str], None] = _hush,
         digested: bool = False,
         filled: bool = False,
+        whole: bool = False,
     ) -> None:
         """Set up batches, each split into `count` equal shares, one per logical rank; this process reads shares `mine`.
 
         `tag` is mixed into the random seeds, so that training samples (`sample`) and validation samples draw different
         numbers. `workers` is the number of loader processes (None: chosen to suit the data; AutoWorkers: tuned in
         `steps`). `device` is the one that trains. `note` receives messages for the user. With `digested`, digests of
-        the first epoch's samples are computed. With `filled`, an empty share repeats the samples of another share.
+        the first epoch's samples are computed. With `filled`, an empty share repeats the samples of another share. With
+        `whole`, the shares of a short batch are filled one after the other, each up to its size in other batches.
         """
-        cut = BatchSplit(source.batch_size or batch_size, source.drop_last, mine, count, filled=filled)
+        cut = BatchSplit(source.batch_size or batch_size, source.drop_last, mine, count, filled=filled, whole=whole)
         self._cut = cut
 
         def loading(dataset: Any) -> Loading:

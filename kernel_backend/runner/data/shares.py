@@ -74,6 +74,7 @@ class BatchSplit(NamedTuple):
     ranks: int
     pairs: bool = False  # no share has a single sample, as BatchNorm cannot train on one
     filled: bool = False  # an empty share repeats another, for ranks that must take part in every step
+    whole: bool = False  # shares are filled one after the other, as if one process read them as batches of its own
 
     def per_epoch(self, samples: int) -> int:
         """Return the number of batches in an epoch of `samples` samples.
@@ -104,7 +105,7 @@ class BatchSplit(NamedTuple):
     def shares(self, total: int) -> list[slice]:
         """Return, for each share that this process computes, which samples of a batch of `total` samples are in it."""
         sharing = self._sharing(total)
-        filling = share(total, sharing - 1, sharing)  # the last one is never empty
+        filling = self._share(total, 0) if self.whole else share(total, sharing - 1, sharing)  # never empty
         return [filling if self.filled and each.start == each.stop else each for each in self._own(total)]
 
     def own_samples(self, total: int) -> int:
@@ -115,8 +116,14 @@ class BatchSplit(NamedTuple):
         return sum(each.stop - each.start for each in self._own(total))
 
     def _own(self, total: int) -> list[slice]:
+        return [self._share(total, rank) for rank in self.mine]
+
+    def _share(self, total: int, rank: int) -> slice:
+        if self.whole:
+            size = self.size // self.ranks
+            return slice(min(rank * size, total), min((rank + 1) * size, total))
         sharing = self._sharing(total)
-        return [share(total, min(rank, sharing), sharing) for rank in self.mine]
+        return share(total, min(rank, sharing), sharing)
 
     def _sharing(self, total: int) -> int:
         return max(1, total // 2) if self.pairs and total < 2 * self.ranks else self.ranks

@@ -218,6 +218,22 @@ def test_with_pairs_no_share_is_one_sample_alone_and_none_is_lost(ranks):
             assert taken == list(range(count))
 
 
+@pytest.mark.parametrize("samples", [1, 4, 5, 23, 24, 29])
+def test_whole_shares_are_the_batches_of_one_process(samples):
+    alone = BatchSplit(4, False, range(1), 1)
+    expected = [alone.batch(number, samples) for number in range(alone.per_epoch(samples))]
+    found = []
+    for number in range(-(-samples // 12)):
+        begin, total = number * 12, min(12, samples - number * 12)
+        for rank in range(3):
+            cut = BatchSplit(12, False, range(rank, rank + 1), 3, filled=True, whole=True)
+            (share,) = cut.shares(total)
+            assert share.stop > share.start
+            if cut.own_samples(total):
+                found.append(slice(begin + share.start, begin + share.stop))
+    assert found == expected
+
+
 def test_a_share_is_one_sample_only_where_pairs_are_asked_for_in_vain():
     plain = BatchSplit(6, False, range(2), 2)
     assert plain.batch(3, 19) == slice(18, 19)

@@ -52,6 +52,7 @@ class Loader:
             rank.note,
             digested=training,
             filled=True,
+            whole=not training,  # each share is a batch of one slot's, so that no loss depends on the number of slots
         )
         self.epoch, self.taken = 0, 0  # the start of the next pass
         self._read: deque[Batch] = deque()  # batches that were yielded but not trained yet
@@ -97,6 +98,15 @@ class Loader:
         """
         assert self.current is not None
         return self._batches.own_samples(self.current.total)
+
+    @property
+    def own_rows(self) -> slice:
+        """Return which rows of a value of this rank's current batch are those of samples of its own.
+
+        A value may have more: the Trainer repeats a validation batch's loss as often as a full batch has samples.
+        """
+        own = self.own
+        return slice(None if own == self.batch_size else own)
 
     def own_of(self, data: list[Any]) -> list[Any]:
         """Return those batches of `data` in which this rank has samples of its own.

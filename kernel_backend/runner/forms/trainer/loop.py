@@ -96,11 +96,11 @@ class TrainerLoop:
 
         If `data` is a single number, return a tensor with one number for each rank that has samples in this batch.
         """
-        if self.world == 1:
-            return data
         loader = self._validation if self._evaluates else self._train
         assert loader is not None
-        own = slice(None if loader.own else 0)  # all, or none where this rank repeats another's samples
+        own = loader.own_rows
+        if self.world == 1:
+            return recursively_apply(lambda tensor: tensor[own] if tensor.dim() else tensor, data)
         mine = recursively_apply(lambda tensor: tensor[own] if tensor.dim() else tensor[None][own], data)
         device = self._trainer.args.device
         per_rank = self._rank.ranks.all_gather_object(recursively_apply(lambda tensor: tensor.cpu(), mine))
