@@ -107,8 +107,15 @@ class Loader:
         return self.loop.batches(self)
 
     def __len__(self) -> int:
-        """Return the number of batches in a pass; raise TypeError for a stream, whose length is unknown."""
-        return BatchSplit(self.batch_size, self.source.drop_last, range(1), 1).per_epoch(len(self.source.dataset))
+        """Return the number of batches that a pass yields; raise TypeError for a stream, whose length is unknown.
+
+        So a sum over the batches of a validation, divided by it, is a mean on each rank.
+        """
+        samples, (rank, world) = len(self.source.dataset), self.loop.sharing(self)
+        cut = BatchSplit(self.batch_size, self.source.drop_last, range(rank, rank + 1), world)
+        count = cut.per_epoch(samples)
+        lacks = self.validation and count > 0 and not cut.own_samples(cut.used(samples) - (count - 1) * cut.size)
+        return count - lacks
 
     def same_data(self, other: Loader) -> bool:
         """Return True if `other` reads the same dataset in the same way, so that both can share worker processes."""
@@ -407,10 +414,7 @@ class UserLoop:
             seed = seeds.mix(seed, "loader", ordinal)
         if number:
             seed = seeds.mix(seed, "pass", number)
-        # A validation set with fewer samples than ranks cannot be shared: each rank reads all of it.
-        length = loader.source.length
-        alone = loader.validation and length is not None and length < settings.world
-        rank, world = (0, 1) if alone else (settings.rank, settings.world)
+        rank, world = self.sharing(loader)
         data = Batches(
             loader.source,
             loader.batch_size,
@@ -429,6 +433,17 @@ class UserLoop:
             data.keep_pairs()
         self._open[loader.site, ordinal] = loader, data
         return data
+
+    def sharing(self, loader: Loader) -> tuple[int, int]:
+        """Return which share of a loader's batches this rank reads, and of how many.
+
+        A validation whose batches have fewer samples than there are ranks cannot be shared, as a rank would have no
+        sample: each rank reads all of it.
+        """
+        rank, world = self._settings.rank, self._settings.world
+        length = loader.source.length
+        fewest = loader.batch_size if length is None else min(loader.batch_size, length)
+        return (0, 1) if loader.validation and fewest < world else (rank, world)
 
     def _must_fit(self, what: str, total: int) -> None:
         """Raise InvalidDefinition if this loop's length differs from the one by which a search compares its trials.

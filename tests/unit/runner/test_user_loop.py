@@ -210,10 +210,13 @@ def means(run: Any) -> None:
             run.report(step_mean=x.double().mean())
             total, count = total + int(x.sum()), count + len(x)
         run.report(epoch_mean=total / count)
-        total = count = 0
-        for (x,) in run.loader(OTHER, 5, validation=True):
-            total, count = total + int(x.sum()), count + len(x)
-        run.report(mean=total / count, validation=True)
+        for name, size in (("of fives", 5), ("of ones", 1)):
+            total = count = 0
+            for (x,) in run.loader(OTHER, size, validation=True):
+                total, count = total + int(x.sum()), count + len(x)
+            run.report({name: total / count}, validation=True)
+        of_sevens = run.loader(TensorDataset(torch.full((8,), 7.0)), 7, validation=True)
+        run.report(of_batches=sum(float(x.mean()) for (x,) in of_sevens) / len(of_sevens), validation=True)
 
 
 @pytest.mark.parametrize("world", [1, 2, 3])
@@ -229,5 +232,5 @@ def test_means_that_ranks_report_of_unequal_shares_are_those_of_all_samples(worl
     assert {(each.kind, each.step): each.metrics for each in merged(ranks)} == {
         ("training", 1): {"step_mean": 2.0},
         ("training", 2): pytest.approx({"step_mean": 7.0, "epoch_mean": 4.5}),
-        ("validation", 2): pytest.approx({"mean": 103.0}),
+        ("validation", 2): pytest.approx({"of fives": 103.0, "of ones": 103.0, "of_batches": 7.0}),
     }
