@@ -54,6 +54,8 @@ def load(client: Client, number: int, choices: Sequence[CheckpointInfo], weights
     definition = parse(source, snapshot.roles_from, snapshot.contract)
     if definition.form in ("functions", "keras") and weights not in ("auto", "model", "ema"):
         raise InvalidRequest(f"weights={weights!r}: must be auto, model or ema")
+    if definition.form == "loop" and weights == "auto":
+        weights = "model"  # a part that is called `ema` is one among others
     for place, info in enumerate(choices, 1):
         try:
             manifest = _manifest(client, number, info)
@@ -117,10 +119,11 @@ def _state(client: Client, number: int, manifest: Manifest, weights: Weights) ->
     if name not in manifest.state:
         if name == "ema":
             raise InvalidRequest(f"checkpoint {manifest.id} has no averaged weights: it was trained without --ema")
-        known = " ".join(each for each in manifest.state if each != "training" and not each.startswith("random-"))
+        known = [each for each in manifest.state if each != "training" and not each.startswith("random-")]
+        write = ", ".join(f'job.load("{each}")' for each in known)
         raise InvalidRequest(
-            f"checkpoint {manifest.id} has no part {name}: train(run) registers such parts with run.restore() or "
-            f"run.finish(); there are: {known or 'none'}"
+            f"checkpoint {manifest.id} has no part {name}, which train(run) registers by run.restore() or run.finish()"
+            + (f": write {write}" if known else ", and no other")
         )
 
     def read(name: str) -> bytes:

@@ -56,6 +56,18 @@ def submitted(client: Client, definition: str) -> Job:
     return Job(made.experiment.number, client)
 
 
+def submitted_today(client: Client, source: str) -> Job:
+    """Submit a definition that is read by the contract of today."""
+    environment = Environment(python="3", implementation="", platform="", cpu="", cores=1, distributions={})
+    snapshot = Snapshot(
+        version="0.1.0", numerics=1, environment=environment, contract=CONTRACT, roles_from=1, pieces=()
+    )
+    id, data = pack_snapshot(source, snapshot, {})
+    client.upload_snapshot(id, data)
+    made = client.submit(Submission(snapshot=id, config=Config(), python="/usr/bin/python3", cwd="/"))
+    return Job(made.experiment.number, client)
+
+
 def test_weights_are_taken_from_the_newest_a_step_or_the_best(job: Job, tmp_path: Path) -> None:
     for step, accuracy in ((5, 0.8), (6, 0.9), (7, 0.9), (8, 0.1), (9, float("nan"))):
         commit(tmp_path, step, accuracy=accuracy)
@@ -80,15 +92,8 @@ def test_a_model_that_is_a_value_is_another_object_each_time(
         "from torch import nn\nnet = nn.Linear(2, 1, bias=False)\n"
         "train_data = list(range(3))\ncriterion = nn.MSELoss()\n"
     )
-    environment = Environment(python="3", implementation="", platform="", cpu="", cores=1, distributions={})
-    snapshot = Snapshot(
-        version="0.1.0", numerics=1, environment=environment, contract=CONTRACT, roles_from=1, pieces=()
-    )
-    id, data = pack_snapshot(source, snapshot, {})
-    client.upload_snapshot(id, data)
-    made = client.submit(Submission(snapshot=id, config=Config(), python="/usr/bin/python3", cwd="/"))
+    job = submitted_today(client, source)
     commit(tmp_path, 5)
-    job = Job(made.experiment.number, client)
     first, second = job.load(step=5), job.load(step=5)
     assert first.weight.tolist() == second.weight.tolist() == [[5.0, 5.0]]
     assert first.weight is not second.weight
@@ -105,6 +110,15 @@ def test_averaged_weights_are_taken_where_there_are_some(job: Job, tmp_path: Pat
         job.load(step=5, weights="ema")
     with pytest.raises(InvalidRequest, match="auto, model or ema"):
         job.load(weights="averaged", wait=False)  # type: ignore[arg-type]
+
+
+def test_of_a_loop_of_ones_own_the_part_model_is_loaded_and_others_are_named(client: Client, tmp_path: Path) -> None:
+    job = submitted_today(client, "def train(run): ...\n")
+    commit(tmp_path, 6, ema=0.5)
+    assert job.load(wait=False)["weight"].tolist() == [[6.0, 6.0]]
+    assert job.load("ema", wait=False)["weight"].tolist() == [[0.5, 0.5]]
+    with pytest.raises(InvalidRequest, match=r'no part critic, .*: write job.load\("model"\), job.load\("ema"\)'):
+        job.load("critic", wait=False)
 
 
 def test_what_a_model_keeps_is_not_kept_again_when_it_is_loaded(
