@@ -273,7 +273,7 @@ def train(run, data, lr=1e-3):
     torch.manual_seed(0)
     net = nn.Linear(1, 1)
     opt = torch.optim.SGD(net.parameters(), lr=lr)
-    run.restore(model=net, optimizer=opt)
+    run.restore(model=[net], optimizer=opt)  # a list of modules, as of an ensemble
     for x, y in run.loader(data):
         loss = (net(x / 13) - y / 169).square().mean()
         opt.zero_grad()

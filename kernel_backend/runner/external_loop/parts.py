@@ -22,6 +22,15 @@ except ImportError:  # torch runs without it
 _ARRAY, _SCALAR = "$array", "$scalar"
 
 
+def joined(value: Any) -> Any:
+    """Return a list, tuple or dict of modules, such as an ensemble, as one module; any other value as it is."""
+    if isinstance(value, list | tuple) and value and all(isinstance(each, nn.Module) for each in value):
+        return nn.ModuleList(value)
+    if isinstance(value, dict) and value and all(isinstance(each, nn.Module) for each in value.values()):
+        return nn.ModuleDict(value)
+    return value
+
+
 def part_of(name: str, value: Any) -> Stateful:
     """Return an object that saves and restores a value which the user has registered under `name`.
 

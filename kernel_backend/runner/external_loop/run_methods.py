@@ -14,6 +14,7 @@ from kernel_backend.errors import InvalidDefinition
 from kernel_backend.model.record import Value
 from kernel_backend.runner.data import source
 from kernel_backend.runner.external_loop.folder import FolderPart
+from kernel_backend.runner.external_loop.parts import joined
 from kernel_backend.runner.external_loop.user_loop import Loader, LoopSettings, Steps, UserLoop
 
 MOST_NOTES = 100  # limit of notes by `run.log` per attempt, as each is stored with the experiment
@@ -27,6 +28,7 @@ class RunMethods:
         self.params = dict(params)
         self._training, self._settings = training, settings
         self.registered: dict[str, Any] = {}
+        self._given: dict[str, Any] = {}  # as the user gave them, which may be a list of modules
         self._resumed = False
         self._logged = 0  # calls of `log`
 
@@ -70,11 +72,15 @@ class RunMethods:
         return self._training.position.over
 
     def register(self, parts: Mapping[str, Any]) -> bool:
-        """Register values by name, so that each checkpoint holds them; return True if any was restored from one."""
+        """Register values by name, so that each checkpoint holds them; return True if any was restored from one.
+
+        A list, tuple or dict of modules is registered as one module.
+        """
         for name, value in parts.items():
-            if self.registered.get(name) is not value:
-                self._resumed = self._training.register(name, value) or self._resumed
-                self.registered[name] = value
+            if self._given.get(name) is not value:
+                self._given[name], held = value, joined(value)
+                self._resumed = self._training.register(name, held) or self._resumed
+                self.registered[name] = held
         return self._resumed
 
     def loader(

@@ -16,7 +16,7 @@ from torch import nn
 from kernel_backend.checkpoints.writer import flatten, unflatten
 from kernel_backend.errors import InvalidDefinition
 from kernel_backend.runner.external_loop.folder import FolderPart
-from kernel_backend.runner.external_loop.parts import part_of
+from kernel_backend.runner.external_loop.parts import joined, part_of
 from kernel_backend.runner.external_loop.reports import KEPT, PendingReports, merged
 
 
@@ -58,6 +58,14 @@ def test_a_generator_goes_on_where_it_was(generator, draw):
     expected = [draw(generator) for _ in range(5)]
     part_of("it", generator).load_state_dict(state)
     assert [draw(generator) for _ in range(5)] == expected
+
+
+@pytest.mark.parametrize("kind", [list, tuple, lambda nets: dict(zip("ab", nets, strict=True))])
+def test_several_modules_are_one_part(kind):
+    first, second = (kind([nn.Linear(2, 1), nn.BatchNorm1d(2)]) for _ in range(2))
+    part_of("nets", joined(second)).load_state_dict(saved(joined(first)))
+    assert str(saved(joined(second))) == str(saved(joined(first)))
+    assert joined([]) == []
 
 
 def test_modules_optimizers_and_own_classes_bring_their_state():
