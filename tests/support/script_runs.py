@@ -27,6 +27,7 @@ from kernel_backend.runner.forms.script.program import Program
 from kernel_backend.runner.forms.script.saved import ProgramPart
 from kernel_backend.runner.forms.script.snapshots import Snapshots
 from kernel_backend.runner.forms.script.start import Start
+from kernel_backend.runner.past.answers import Answers
 from kernel_backend.runner.past.overlays import Overlays
 from kernel_backend.runner.past.record import Past
 
@@ -51,6 +52,7 @@ class _Listener:
     files: ProgramFiles
     modules: NamedModules
     part: ProgramPart
+    answers: Answers
     past: Past | None = None
 
     def __init__(self, save_at: Sequence[int], dies_at: int, die: Callable[[_Listener], None]) -> None:
@@ -60,7 +62,7 @@ class _Listener:
         self.checkpoints: dict[int, Any] = {}
 
     def begun(self) -> None:
-        pass
+        self.answers.end()
 
     def ended(self, stations: list[Any]) -> None:
         pass
@@ -85,6 +87,7 @@ class _Listener:
                 )
 
     def resumed(self, saved: Mapping[str, Any], tombstones: list[str]) -> None:
+        self.answers.end()
         self.files.resume(saved["files"])
         if self.past is not None:
             self.past.follow()
@@ -93,6 +96,7 @@ class _Listener:
         self.notes += tombstones
 
     def passed(self, saved: Mapping[str, Any]) -> None:
+        self.answers.end()
         self.files.passed(saved["files"])
 
     def more(self) -> dict[str, Any]:
@@ -211,6 +215,7 @@ def _form(
     listener.part = ProgramPart(listener.modules)
     listener.events = events = Events()
     listener.output = Output(events.output)
+    listener.answers = Answers(program.builtins)
     listener.files = ProgramFiles(str(path.parent), _beside(path) / "files.json", (), overlays=overlays)
     untrack = track_libraries()
     _seed()
@@ -220,13 +225,14 @@ def _form(
         listener.part.load_state_dict(state)
         RandomStates().load_state_dict(state["first"])
         heads.replay(listener.part.stations)
+        listener.answers.replay(listener.part.answers)
         listener.files.replay()
         listener.output.muted = events.muted = True
     elif listener.past is not None:
         listener.past.begin()
-    listener.part.first = RandomStates().state_dict()
+    listener.part.first, listener.part.answers = RandomStates().state_dict(), listener.answers.given
     try:
-        with listener.files.throughout(program.builtins):
+        with listener.files.throughout(program.builtins), listener.answers.throughout():
             program.run(heads.hooks())
     finally:
         listener.output.close()

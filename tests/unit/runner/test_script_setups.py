@@ -8,7 +8,7 @@ from tests.support.script_runs import run
 from tests.torture.setups import differences, killed, prepared
 
 
-@pytest.mark.parametrize("name", ["rmtree_outside", "next_number", "datetime_name", "overwrite_config", "sqlite_wal"])
+@pytest.mark.parametrize("name", ["rmtree_outside", "next_number", "names_by_chance", "overwrite_config", "sqlite_wal"])
 def test_a_killed_program_leaves_the_files_of_one_that_was_not(name, tmp_path):
     assert differences(name, tmp_path) == []
 

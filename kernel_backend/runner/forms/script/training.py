@@ -55,6 +55,7 @@ from kernel_backend.runner.forms.script.start import start_of
 from kernel_backend.runner.forms.script.state.tombstones import BeginAnew, NotSaved, unreadable
 from kernel_backend.runner.forms.script.watchers import Watchers
 from kernel_backend.runner.past import replay
+from kernel_backend.runner.past.answers import Answers
 
 _TORCHS_SEED = 67280421310721  # torch's default seed
 
@@ -129,6 +130,7 @@ class ScriptTraining:
         self.saves = self._split is not None or rank.ranks.size == 1
         if not self.saves:
             self._training.guarantee = guarantee("anew", "the program wires its ranks itself")
+        self._answers = Answers(self._program.builtins)
         self._part = ProgramPart(self._modules)
         self._restore(PROGRAM, self._part)
         _refuse_other_values(self._training.resumed_params, rank.job.params)
@@ -169,6 +171,7 @@ class ScriptTraining:
                 one_process_group(),
                 self.files.throughout(self._program.builtins),
                 self._private.throughout(self._program.builtins, self._rank.job.checkpoints),
+                self._answers.throughout(),
             ):
                 if not self._training.position.over:
                     self._program.run({**self._heads.hooks(), CELL: self.reached})
@@ -231,6 +234,7 @@ class ScriptTraining:
         if self._part.stations:
             RandomStates().load_state_dict(self._part.first)
             self._heads.replay(self._part.stations, self._extended())
+            self._answers.replay(self._part.answers)
             self.files.replay()
             self._output.muted = self.events.muted = True
             return
@@ -242,7 +246,7 @@ class ScriptTraining:
             self._record()
         seeds.reseed(self._rank.config.seed)
         torch.manual_seed(_TORCHS_SEED)
-        self._part.first = RandomStates().state_dict()
+        self._part.first, self._part.answers = RandomStates().state_dict(), self._answers.given
 
     def _record(self) -> None:
         """Record the files as the program begins, which a restart shall see; find out whether the kernel allows it."""
@@ -281,6 +285,7 @@ class ScriptTraining:
 
     def begun(self) -> None:
         """Report the digests of the initial weights; called when the first training loop begins."""
+        self._answers.end()
         if self._rank.ranks.rank == 0:
             self._watchers.call(ScriptTraining._say_weights, self)
             if self.past is not None:
@@ -321,6 +326,7 @@ class ScriptTraining:
 
     def resumed(self, saved: Mapping[str, Any], tombstones: list[str]) -> None:
         """Continue the training: the restarted program has reached the point at which its checkpoint was saved."""
+        self._answers.end()
         if self._split is not None and "split" in saved:
             self._split.load_state_dict(saved["split"])
         self.files.resume(saved["files"])
@@ -336,6 +342,7 @@ class ScriptTraining:
 
     def passed(self, saved: Mapping[str, Any]) -> None:
         """Stop hiding the files that existed when the program was at this loop in an earlier attempt."""
+        self._answers.end()
         self.files.passed(saved["files"])
 
     def more(self) -> dict[str, Any]:
