@@ -30,6 +30,7 @@ from kernel_backend.runner.forms.script.start import Start
 from kernel_backend.runner.past.answers import Answers
 from kernel_backend.runner.past.overlays import Overlays
 from kernel_backend.runner.past.record import Past
+from kernel_backend.runner.past.undo import looks_for, put_back
 
 
 class Result:
@@ -63,6 +64,8 @@ class _Listener:
 
     def begun(self) -> None:
         self.answers.end()
+        if self.past is not None:
+            self.past.in_setup = False
 
     def ended(self, stations: list[Any]) -> None:
         pass
@@ -91,6 +94,7 @@ class _Listener:
         self.files.resume(saved["files"])
         if self.past is not None:
             self.past.follow()
+            self.files.past = self.past
         self.events.resume()
         self.output.resume(self.part.text)
         self.notes += tombstones
@@ -229,7 +233,10 @@ def _form(
         listener.files.replay()
         listener.output.muted = events.muted = True
     elif listener.past is not None:
+        if listener.past.recorded and not looks_for(listener.past):
+            listener.notes += put_back(listener.past)
         listener.past.begin()
+        listener.files.past = listener.past
     listener.part.first, listener.part.answers = RandomStates().state_dict(), listener.answers.given
     try:
         with listener.files.throughout(program.builtins), listener.answers.throughout():

@@ -21,7 +21,8 @@ import psutil
 from tests.support.programs import ROOT
 from tests.support.script_runs import Result, run
 
-KILLS = (11, 23)  # iterations after which it is killed, of 35
+EARLIEST = 8  # iterations after which it is killed first, of 35: it is in its second epoch
+KILLS = (11, 23)  # and then, with checkpoints
 SETUPS = {path.stem: path for path in sorted((ROOT / "setups").glob("*.py"))}
 # Files that lie in the folder before the program begins, by the program's name.
 BEFORE: dict[str, dict[str, str]] = {
@@ -67,9 +68,12 @@ def prepared(folder: Path, name: str) -> Path:
 def killed(path: Path, past: Path | None) -> Result:
     """Run a program, killed after the iterations `KILLS`, each time to go on from a checkpoint some steps before.
 
+    With a record of its files in `past`, it is killed once more before: when it has no checkpoint, and begins anew.
     The last restart is rehearsed first, to the end of the program.
     """
     checkpoint = None
+    if past is not None:
+        run(path, save_at=[1000], past=past, dies_at=EARLIEST)
     for dies in KILLS:
         dead = run(path, save_at=[dies - 2], checkpoint=checkpoint, past=past, dies_at=dies)
         assert dead.checkpoints, "\n".join([dead.error, *dead.notes])

@@ -24,6 +24,7 @@ from kernel_backend.runner.past import listing
 
 LARGEST = 64 * 2**20  # bytes of a file that is copied before it is overwritten
 TOTAL = 2**30
+MOST = 10_000  # files whose names are kept
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 _FICLONE = 0x40049409  # ioctl: a copy that shares its blocks, where the file system can
 _JOURNAL, _LISTING, _KEPT = "past.jsonl", "listing", "kept"
@@ -43,6 +44,8 @@ class Past:
         self._temporary = os.path.realpath(tempfile.gettempdir())
         self.created: dict[str, None] = {}
         self.made: dict[str, None] = {}  # what the setup has created in the working folder
+        self.later: dict[str, None] = {}  # what the program has created there since, MOST of it
+        self.missed: dict[str, None] = {}  # what the setup has looked for, and was not there
         self.in_setup = False
         self.grown: dict[str, int] = {}  # size at the start of each file that is only appended to
         self.lost: dict[str, None] = {}  # changed, and too large or impossible to keep
@@ -83,7 +86,8 @@ class Past:
         """Record that the program begins now, and follow its changes from here on."""
         shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir(parents=True)
-        for each in (self.created, self.made, self.grown, self.lost, self.removed, self._seen, self._linked):
+        known = (self.created, self.made, self.later, self.missed, self.grown, self.lost, self.removed, self.looked)
+        for each in (*known, self._seen, self._linked):
             each.clear()
         self.roots.clear()
         self._say("roots", self.cwd)
@@ -111,7 +115,7 @@ class Past:
         if self.names is not None:
             here |= {os.path.join(self.cwd, each) for each in listing.entries(self.cwd, self.skips, self.names)}
         there = [path for path in sorted(here) if os.path.lexists(path)]
-        return [path for path in there if not any(parent in here for parent in _parents(path))]
+        return [path for path in there if not any(parent in here for parent in parents(path))]
 
     def kept(self, root: str) -> Path:
         """Return the folder with what has been kept of the folder `root`."""
@@ -130,6 +134,15 @@ class Past:
         """Return True for a path that stays as it is today: hidden, bytecode, a cache or a folder of the job."""
         name = os.path.basename(path)
         return name.startswith(".") or name == "__pycache__" or path in self._caches
+
+    def misses(self, path: str) -> None:
+        """Record that the program has looked for a file which is not there, if it is in its setup."""
+        if self.in_setup and path not in self.missed and len(self.missed) < MOST:
+            self._hear(self._say, ("missed", path))
+
+    def writes(self, path: str) -> None:
+        """Record that the program is about to write a file in native code, of which the audit hook does not hear."""
+        self._hear(self._overwriting, (self._path(path),))
 
     # Heard from the audit hook
 
@@ -170,11 +183,12 @@ class Past:
             self._overwriting(path)
 
     def _listing(self, path: Any) -> None:
-        by_import = sys._getframe(3).f_code.co_filename.startswith("<frozen importlib")
-        if not self.looked and not by_import and path is not None and not isinstance(path, int):
+        if not self.in_setup or path is None or isinstance(path, int):
+            return
+        if not sys._getframe(3).f_code.co_filename.startswith("<frozen importlib"):
             folder = os.path.realpath(os.fsdecode(path))
-            if folder == self.cwd or self._covers(folder):
-                self.looked[folder] = None
+            if folder not in self.looked and (folder == self.cwd or self._covers(folder)) and len(self.looked) < MOST:
+                self._say("looked", folder)
 
     def _touch(self, path: str) -> None:
         """Keep the file or folder at `path` by links, as it is about to be removed, moved or replaced."""
@@ -212,6 +226,8 @@ class Past:
             self._say("created", path)
         elif self.in_setup:
             self._say("made", path)
+        elif len(self.later) < MOST:
+            self._say("later", path)
         return False
 
     # What is kept
@@ -227,7 +243,7 @@ class Past:
         """Return True if the file at `path` was there at the start, as far as is known."""
         if self.names is not None and _within(path, self.cwd):
             return os.path.relpath(path, self.cwd) in self.names
-        return not any(each in self.created for each in (path, *_parents(path)))
+        return not any(each in self.created for each in (path, *parents(path)))
 
     def _kept_at(self, path: str) -> Path:
         root = max((each for each in self.roots if _within(path, each)), key=len)
@@ -302,7 +318,8 @@ def _cloned(path: str, there: Path) -> bool:
     return True
 
 
-def _parents(path: str) -> list[str]:
+def parents(path: str) -> list[str]:
+    """Return the folders around a path, the nearest first."""
     found = []
     while (path := os.path.dirname(path)) not in ("/", ""):
         found.append(path)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import traceback
+import sys
 from pathlib import Path
 
 from kernel_backend.home import program_folder
@@ -35,8 +35,9 @@ def enter(job: LaunchSpec, rank: int, attempt: Path) -> None:
         if not overlays.why_not():
             overlays.begin()
             _entered.append(overlays)
-    except Exception:  # the restart goes on as where the kernel allows none
-        traceback.print_exc()
+    except Exception as error:  # the restart goes on as where the kernel allows none
+        said = f"{type(error).__name__}: {error}".splitlines()[0]
+        print(f"daylight: the setup sees its files of today, not those of its start: {said}", file=sys.stderr)
 
 
 def rehearse(job: LaunchSpec, attempt: Path, scratch: Path) -> None:

@@ -10,16 +10,19 @@ import shutil
 import signal
 import socket
 import sqlite3
+import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from kernel_backend.runner.past import listing, namespace
+from kernel_backend.runner.past import listing, namespace, replay
 from kernel_backend.runner.past.overlays import Overlays
 from kernel_backend.runner.past.record import Past
+from kernel_backend.runner.past.undo import looks_for, put_back
 
 _NOBODY = 65534
 
@@ -375,3 +378,103 @@ def test_a_change_that_cannot_be_recorded_does_not_end_the_program(place, monkey
         assert not Path("a").exists()
 
     in_child(program)
+
+
+def test_a_program_that_begins_anew_finds_all_as_it_was_and_what_others_made_stays(changed):
+    (changed.work / "notes").write_text("of another")
+    (changed.work / "runs" / "theirs").write_text("of another")
+    left = put_back(changed.past())
+    assert tree(changed.work) == {**FIRST, "notes": "of another", "runs/theirs": "of another"}
+    assert tree(changed.beside) == {"c": "first c"}
+    assert left == [str(changed.work / "runs")]
+    assert put_back(changed.past()) == left  # it was killed meanwhile
+
+
+def test_what_the_training_has_made_since_its_setup_is_undone_too(place):
+    (place.work / "kept").write_text("first")
+
+    def program() -> None:
+        past = place.past()
+        past.begin()
+        past.in_setup = False
+        os.mkdir("out")
+        Path("out/best").write_text("best")
+        for name in ("native", "kept"):
+            past.writes(name)
+            subprocess.run(["cp", "/etc/hostname", name], check=True)  # of which the hook does not hear
+
+    in_child(program)
+    assert put_back(place.past()) == []
+    assert tree(place.work) == {"kept": "first"}
+    assert not (place.work / "out").exists()
+
+
+def test_a_folder_that_the_program_moved_is_back_and_its_new_place_is_gone(place):
+    (place.work / "out").mkdir()
+    (place.work / "out" / "a").write_text("a")
+
+    def program() -> None:
+        place.past().begin()
+        os.rename("out", "older")
+        os.mkdir("out")
+        Path("out/b").write_text("b")
+
+    in_child(program)
+    assert put_back(place.past()) == []
+    assert tree(place.work) == {"out/a": "a"}
+
+
+def test_what_is_too_large_to_be_kept_is_named(place, monkeypatch):
+    monkeypatch.setattr("kernel_backend.runner.past.record.LARGEST", 3)
+    monkeypatch.setattr("kernel_backend.runner.past.record._cloned", lambda path, there: False)
+    (place.work / "large").write_text("first")
+
+    def program() -> None:
+        place.past().begin()
+        Path("large").write_text("second")
+
+    in_child(program)
+    assert put_back(place.past()) == [str(place.work / "large")]
+
+
+@pytest.mark.parametrize(
+    ("looks", "found"),
+    [("missed", "ckpt.pt"), ("looked", "ckpt.pt"), ("removed", ""), ("neither", "")],
+)
+def test_a_program_that_looks_for_what_its_training_has_saved_goes_on_from_it_by_itself(place, looks, found):
+    def program() -> None:
+        past = place.past()
+        past.begin()
+        if looks == "missed":
+            past.misses(str(place.work / "saved" / "ckpt.pt"))
+        elif looks in ("looked", "removed"):
+            os.listdir("saved")
+        if looks == "removed":
+            shutil.rmtree("saved")
+            os.mkdir("saved")
+        past.misses(str(place.work / "exp1"))
+        os.mkdir("exp1")
+        past.in_setup = False
+        past.misses(str(place.work / "exp1/later"))
+        Path("exp1/later").write_text("x")
+        Path("saved/ckpt.pt").write_text("saved")
+
+    (place.work / "saved").mkdir()
+    in_child(program)
+    assert os.path.basename(looks_for(place.past())) == found
+
+
+def test_a_restart_that_cannot_be_shown_its_past_says_so_in_one_line(place, monkeypatch, capsys):
+    def fails(overlays: Overlays) -> None:
+        raise OSError("no space")
+
+    monkeypatch.setattr(Overlays, "why_not", lambda overlays: "")
+    monkeypatch.setattr(Overlays, "begin", fails)
+    monkeypatch.setattr(os, "listdir", lambda path: ["1"])
+    in_child(place.past().begin)
+    monkeypatch.setattr(replay, "past_of", lambda job, attempt: place.past())
+    monkeypatch.setattr(replay, "overlays_of", lambda job, past, rank: place.overlays())
+    replay.enter(SimpleNamespace(resume_from="1"), 0, place.job)  # type: ignore[arg-type]
+    assert replay.entered() is None
+    said = "daylight: the setup sees its files of today, not those of its start: OSError: no space\n"
+    assert capsys.readouterr().err == said

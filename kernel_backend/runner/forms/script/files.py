@@ -26,6 +26,7 @@ from kernel_backend.durable import replacing
 from kernel_backend.runner.definition.step_files import IN_NATIVE_CODE, caches_of, is_result
 from kernel_backend.runner.forked_children import in_children
 from kernel_backend.runner.past.overlays import Overlays
+from kernel_backend.runner.past.record import Past
 
 _WRITES = frozenset("wax+")
 _DESTROYING: Sequence[tuple[Any, str]] = (
@@ -76,6 +77,7 @@ class ProgramFiles:
         self._open: list[_Opened] = []
         self._hidden: set[str] = set()
         self._replays = False
+        self.past: Past | None = None  # record of the program's start, which hears of what no audit hook does
         self._thread = threading.get_ident()  # thread of the program; other threads write checkpoints
         self._restored: list[tuple[Any, str, Any]] = []
         in_children(self._ignore_all)
@@ -210,6 +212,8 @@ class ProgramFiles:
         def saves(*args: Any, **named: Any) -> Any:
             if (path := self._path(args[place])) is not None and self._writes:
                 self._written(path, grows=False)
+                if self.past is not None:
+                    self.past.writes(self._absolute(path))
             self._hidden.discard(path or "")
             return real(*args, **named)
 
@@ -219,7 +223,12 @@ class ProgramFiles:
         def sees(path: Any, *args: Any, **named: Any) -> Any:
             if self._hidden and not isinstance(path, int) and self._path(path) in self._hidden:
                 raise FileNotFoundError(2, os.strerror(2), os.fspath(path))
-            return real(path, *args, **named)
+            try:
+                return real(path, *args, **named)
+            except FileNotFoundError:
+                if self.past is not None and not named and (place := self._path(path)) is not None:
+                    self.past.misses(self._absolute(place))
+                raise
 
         return sees
 

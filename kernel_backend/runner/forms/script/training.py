@@ -56,6 +56,8 @@ from kernel_backend.runner.forms.script.state.tombstones import BeginAnew, NotSa
 from kernel_backend.runner.forms.script.watchers import Watchers
 from kernel_backend.runner.past import replay
 from kernel_backend.runner.past.answers import Answers
+from kernel_backend.runner.past.record import Past
+from kernel_backend.runner.past.undo import looks_for, put_back
 
 _TORCHS_SEED = 67280421310721  # torch's default seed
 
@@ -244,6 +246,8 @@ class ScriptTraining:
                 self.note("the program begins anew: the checkpoint has no place in its loop from which it could go on")
             self._training.restart()
             self._record()
+            if self._rank.ranks.size > 1:
+                self._rank.ranks.broadcast_object(None)  # no rank runs the program before its files are as they were
         seeds.reseed(self._rank.config.seed)
         torch.manual_seed(_TORCHS_SEED)
         self._part.first, self._part.answers = RandomStates().state_dict(), self._answers.given
@@ -252,11 +256,23 @@ class ScriptTraining:
         """Record the files as the program begins, which a restart shall see; find out whether the kernel allows it."""
         if self.past is None or not self.saves:
             return
+        self._watchers.call(ScriptTraining._put_files_back, self, self.past)
         try:
             self.past.begin()
+            self.files.past = self.past
             self._why_today = replay.overlays_of(self._rank.job, self.past, 0).why_not()
         except Exception as error:  # a restart sees today's files then, and the training goes on
             self._why_today = f"its files were not recorded: {type(error).__name__}: {error}"
+
+    def _put_files_back(self, past: Past) -> None:
+        """Undo what an earlier attempt has done to the files, as this one does it again; tell what cannot be undone."""
+        if not past.recorded or self._rank.config.search is not None:  # trials share files
+            return
+        if found := looks_for(past):
+            self.note(f"the program's files stay as they are, as it looks for {found} itself")
+        elif left := put_back(past):
+            named = ", ".join(left[:3]) + (f" and {len(left) - 3} more" if len(left) > 3 else "")
+            self.note(f"the program begins anew, but finds {named} as the last attempt left it, not as at its start")
 
     def _extended(self) -> Extended | None:
         """Return how the number of epochs has changed since the checkpoint was saved; None if it has not."""
@@ -332,6 +348,7 @@ class ScriptTraining:
         self.files.resume(saved["files"])
         if self.past is not None:
             self.past.follow()
+            self.files.past = self.past
         self.events.resume()
         self._output.resume(self._part.text)
         if tombstones:
