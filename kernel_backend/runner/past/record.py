@@ -33,15 +33,16 @@ _JOURNAL, _LISTING, _KEPT = "past.jsonl", "listing", "kept"
 class Past:
     """State of a program's files at its start: its folders, what was in them, and what has been kept of it."""
 
-    def __init__(self, folder: Path, cwd: str, own: Sequence[str]) -> None:
-        """Read the record in `folder`, if an earlier attempt has written one.
+    def __init__(self, folder: Path, cwd: str, own: Sequence[str], uid: str = "") -> None:
+        """Read the record in `folder`, if an earlier attempt of the trial `uid` has written one.
 
         `cwd` is the working folder; the folders `own` are the job's, whose files are ignored.
         """
-        self.folder, self.cwd = folder, os.path.realpath(cwd)
+        self.folder, self.cwd, self._uid = folder, os.path.realpath(cwd), uid
         self.own = tuple(map(os.path.realpath, own))
         self._caches = (*caches_of(os.environ), *self.own)
         self._temporary = os.path.realpath(tempfile.gettempdir())
+        self.uids: dict[str, None] = {}  # of the trial that the record is of; another may have had the same number
         self.created: dict[str, None] = {}
         self.made: dict[str, None] = {}  # what the setup has created in the working folder
         self.later: dict[str, None] = {}  # what the program has created there since, MOST of it
@@ -80,16 +81,17 @@ class Past:
     @property
     def recorded(self) -> bool:
         """Return True if the start of the program has been recorded."""
-        return bool(self.roots)
+        return bool(self.roots) and self._uid in self.uids
 
     def begin(self) -> None:
         """Record that the program begins now, and follow its changes from here on."""
         shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir(parents=True)
         known = (self.created, self.made, self.later, self.missed, self.grown, self.lost, self.removed, self.looked)
-        for each in (*known, self._seen, self._linked):
+        for each in (*known, self.uids, self._seen, self._linked):
             each.clear()
         self.roots.clear()
+        self._say("uids", self._uid)
         self._say("roots", self.cwd)
         self.in_setup = True
         self.names = listing.listed(self.cwd, self.skips)

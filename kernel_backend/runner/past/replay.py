@@ -17,7 +17,7 @@ _entered: list[Overlays] = []
 def past_of(job: LaunchSpec, attempt: Path) -> Past:
     """Return the record of the files of a job's program as it began; `attempt` is the folder of the attempt."""
     folder = program_folder(Path(job.home), job.experiment, job.trial) / "past"
-    return Past(folder, job.cwd, (job.home, job.checkpoints, job.code, str(attempt)))
+    return Past(folder, job.cwd, (job.home, job.checkpoints, job.code, str(attempt)), job.uid)
 
 
 def overlays_of(job: LaunchSpec, past: Past, rank: int) -> Overlays:

@@ -269,6 +269,11 @@ def test_the_end_of_a_rehearsal_ends_all_that_it_has_started(changed, tmp_path: 
         assert pipe.read() == ""  # no process is left that holds the other end
 
 
+def test_a_record_of_another_trial_of_the_same_number_does_not_count(changed):
+    other = Past(changed.job / "past", str(changed.work), (), uid="another")
+    assert (changed.past().recorded, other.recorded) == (True, False)
+
+
 def test_where_the_kernel_forbids_namespaces_it_is_said_and_nothing_is_mounted(changed, monkeypatch):
     def forbidden(name: str, *arguments: object) -> None:
         raise PermissionError(1, f"{name}: Operation not permitted")
