@@ -58,6 +58,8 @@ def main(folder: Path) -> NoReturn:
     def watch(training: Any) -> None:
         if not isinstance(training, ScriptTraining):
             leave(refused="it is no program with a training loop of its own")
+        if training.resumed_from != job.resume_from:
+            leave(refused=f"checkpoint {job.resume_from} could not be read")
         training.rehearsal.close()
         training.saves = False  # it runs for a few steps only, so that checkpoints are useless
         training.files.record = training.past = None  # those of the training

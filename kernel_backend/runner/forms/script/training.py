@@ -159,6 +159,11 @@ class ScriptTraining:
         """Return the number of steps taken."""
         return self._training.position.step
 
+    @property
+    def resumed_from(self) -> str | None:
+        """Return the ID of the checkpoint that this attempt goes on from; None if it begins at the start."""
+        return self._training.resumed_from
+
     def train(self) -> int:
         """Run the program, commit a final checkpoint, and return the exit code."""
         run.attach(self._methods)

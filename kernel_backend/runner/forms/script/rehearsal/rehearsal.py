@@ -182,8 +182,9 @@ class Rehearsal:
 
         With None, the process runs the program from its beginning.
         """
-        self._folder = folder = Path(tempfile.mkdtemp(prefix="daylight-rehearsal-"))
-        job = self._rank.job
+        job, attempt = self._rank.job, self._rank.progress.folder
+        # In a folder of the job, whose files are not taken for the program's.
+        self._folder = folder = Path(tempfile.mkdtemp(prefix="rehearsal-", dir=attempt))
         stored = folder / "checkpoints"
         stored.mkdir()
         if checkpoint is not None:
@@ -192,8 +193,7 @@ class Rehearsal:
                 (stored / checkpoint / each.name).symlink_to(each)
         changes = {"resume_from": checkpoint, "attempt": job.attempt + 1, "until": None}
         (folder / "job.json").write_text(job.model_copy(update=changes).model_dump_json())
-        attempt = str(self._rank.progress.folder)
-        asked = {"first": self._steps[0], "last": self._steps[-1], "attempt": attempt}
+        asked = {"first": self._steps[0], "last": self._steps[-1], "attempt": str(attempt)}
         (folder / "rehearsal.json").write_text(json.dumps(asked))
         with (folder / "log").open("wb") as log:
             command = [sys.executable, "-P", "-m", "kernel_backend.runner.rehearse", str(folder)]
