@@ -72,7 +72,9 @@ def test_a_kill_in_the_middle_of_an_epoch_changes_no_bit(tmp_path, slots, backen
     assert resumed.started.resumed_from is not None
     assert trial.weights() == whole.weights()
     assert trial.parts() == whole.parts()
-    assert as_json(trial.newest().state["callbacks"]) == as_json(whole.newest().state["callbacks"])
+    for part in ("callbacks", *(f"random-{rank}" for rank in range(slots))):
+        assert as_json(trial.newest().state[part]) == as_json(whole.newest().state[part])
+    assert trial.newest().state["random-0"]["kept"]["callbacks[0].seen"] == 12
     assert (trial.folder / "log.csv").read_text() == (whole.folder / "log.csv").read_text()
     assert as_json(resumed.reports("validation")[12]) == as_json(first.reports("validation")[12])
     if slots == 1:

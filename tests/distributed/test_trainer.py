@@ -73,6 +73,10 @@ def test_a_kill_in_the_middle_of_an_epoch_changes_no_bit(tmp_path, slots, backen
     assert resumed.started.resumed_from is not None
     assert trial.weights() == whole.weights()
     assert trial.parts() == whole.parts()
+    for rank in range(slots):
+        own, wholes = (each.newest().state[f"random-{rank}"] for each in (trial, whole))
+        assert as_json(own) == as_json(wholes)
+        assert [way for way in own["kept"] if way.endswith(".seen")]
     last = max(first.reports("validation"))
     assert as_json(resumed.reports("validation")[last]) == as_json(first.reports("validation")[last])
     assert first.reports("validation")[last]["eval_seen"] == 28

@@ -11,14 +11,16 @@ from collections.abc import Iterator, Mapping
 from types import FunctionType
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 
 from kernel_backend.installed_code import is_installed
 from kernel_backend.runner.determinism.reachability import held_by
 
-_CHANGED_IN_PLACE = (list, dict, set, deque, torch.Tensor)
+_CHANGED_IN_PLACE = (list, dict, set, deque, np.ndarray, torch.Tensor)
 _ADDING = frozenset({"append", "appendleft", "extend", "extendleft", "insert", "add", "update", "setdefault"})
+_MAKING = frozenset({"__init__", "__new__", "__setstate__", "load_state_dict"})
 _REMOVING = frozenset({"pop", "popleft", "popitem", "remove", "discard", "clear"})
 
 
@@ -39,6 +41,41 @@ def state_between_calls(objects: Mapping[str, Any]) -> dict[str, bool]:
     return {name: name in read for name in changed}
 
 
+def changed_variables(function: FunctionType) -> list[str]:
+    """Return the names of the variables outside of a user's function that it assigns anew or changes in place."""
+    return list(_Reading(function).changed)
+
+
+def changed_attributes(kind: type) -> tuple[str, ...]:
+    """Return the names of the attributes that methods of a user's class change in `self` once it was made."""
+    methods = [
+        each
+        for base in kind.__mro__
+        for name, each in vars(base).items()
+        if type(each) is FunctionType and name not in _MAKING and not is_installed(each.__code__.co_filename)
+    ]
+    return tuple(dict.fromkeys(name for each in methods for name in _changed_in_self(each)))
+
+
+def is_of_user(value: Any) -> bool:
+    """Return True for an instance of a class that the user has defined."""
+    own = [each for each in vars(type(value)).values() if isinstance(each, FunctionType)]
+    return any(not is_installed(each.__code__.co_filename) for each in own)
+
+
+def source_tree(function: FunctionType) -> ast.AST:
+    """Return the syntax tree of a function's source; an empty one where it has none, as a lambda in an expression."""
+    try:
+        return ast.parse(textwrap.dedent(inspect.getsource(function)))
+    except (OSError, SyntaxError, TypeError):
+        return ast.Module([], [])
+
+
+def changes_in_place(method: str) -> bool:
+    """Return True for a name of methods that change what they are called on, such as `append` and `mul_`."""
+    return method in _ADDING | _REMOVING or (method.endswith("_") and not method.endswith("__"))
+
+
 class _Reading(ast.NodeVisitor):
     """Reading of one function's source: which variables outside of it does it change, and which does it read?"""
 
@@ -46,7 +83,7 @@ class _Reading(ast.NodeVisitor):
         self.changed: dict[str, None] = {}
         self.read: set[str] = set()
         self._outside = {**function.__globals__, **_closure(function)}
-        tree = _tree(function)
+        tree = source_tree(function)
         scopes = [each for each in ast.walk(tree) if isinstance(each, ast.Global | ast.Nonlocal)]
         declared = {name for each in scopes for name in each.names}
         self._declared = declared - {*function.__code__.co_cellvars}
@@ -92,8 +129,7 @@ class _Reading(ast.NodeVisitor):
 
     def _changes(self, method: ast.Attribute) -> bool:
         root = _root(method)
-        in_place = method.attr.endswith("_") and not method.attr.endswith("__")
-        if not self._holds_state(root) or not (method.attr in _ADDING | _REMOVING or in_place):
+        if not self._holds_state(root) or not changes_in_place(method.attr):
             return False
         self.changed[str(root)] = None
         return True
@@ -105,7 +141,7 @@ class _Reading(ast.NodeVisitor):
         value = self._outside.get(name)
         if isinstance(value, nn.Module | torch.optim.Optimizer):
             return False
-        return isinstance(value, _CHANGED_IN_PLACE) or _is_of_user(value)
+        return isinstance(value, _CHANGED_IN_PLACE) or is_of_user(value)
 
 
 def _closure(function: FunctionType) -> dict[str, Any]:
@@ -116,17 +152,19 @@ def _closure(function: FunctionType) -> dict[str, Any]:
     return found
 
 
-def _is_of_user(value: Any) -> bool:
-    """Return True for an instance of a class that the user has defined."""
-    own = [each for each in vars(type(value)).values() if isinstance(each, FunctionType)]
-    return any(not is_installed(each.__code__.co_filename) for each in own)
-
-
-def _tree(function: FunctionType) -> ast.AST:
-    try:
-        return ast.parse(textwrap.dedent(inspect.getsource(function)))
-    except (OSError, SyntaxError, TypeError):  # a lambda within an expression
-        return ast.Module([], [])
+def _changed_in_self(method: FunctionType) -> Iterator[str]:
+    """Yield the names of attributes of its first argument that a method assigns, fills or changes in place."""
+    own = method.__code__.co_varnames[:1]
+    for node in ast.walk(source_tree(method)):
+        place: ast.expr | None = None
+        if isinstance(node, ast.Attribute | ast.Subscript) and not isinstance(node.ctx, ast.Load):
+            place = node
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and changes_in_place(node.func.attr):
+            place = node.func.value
+        while isinstance(place, ast.Attribute | ast.Subscript):
+            if isinstance(place, ast.Attribute) and isinstance(place.value, ast.Name) and place.value.id in own:
+                yield place.attr
+            place = place.value
 
 
 def _bound(tree: ast.AST) -> Iterator[str]:

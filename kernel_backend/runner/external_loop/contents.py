@@ -19,11 +19,13 @@ from kernel_backend.runner.checkpoint.frozen import HoldsFrozen, split_frozen
 from kernel_backend.runner.checkpoint.saving import Parts
 from kernel_backend.runner.checkpoint.stateful import Stateful, TakesOver
 from kernel_backend.runner.determinism.random_states import RandomStates
+from kernel_backend.runner.determinism.retained_state import RetainedState
 from kernel_backend.runner.gradients.waiting import restore_gradients, waiting_gradients
 from kernel_backend.runner.logical_ranks import LogicalRanks
 from kernel_backend.runner.ranks.backends import Ranks
 
 _GRADIENTS = ".gradients"  # suffix of the part with a module's accumulated gradients
+_KEPT = "kept"  # key of what the user's code keeps, beside a rank's random states
 _POSITION = "training"  # key of the loop's position in a manifest's state
 
 
@@ -51,6 +53,7 @@ class RegisteredContents:
         self._parts: dict[str, Stateful] = {}
         self.modules: dict[str, nn.Module] = {}
         self._random = RandomStates()
+        self.kept: RetainedState | None = None  # what the user's code keeps from step to step, once the training begins
         self._saved: _Saved | None = None
 
     def add(self, name: str, part: Stateful, module: nn.Module | None = None) -> bool:
@@ -86,25 +89,39 @@ class RegisteredContents:
                 restore_gradients(module, saved.tensors(name + _GRADIENTS))
         return not saved.only_weights
 
-    def restore_random(self) -> None:
-        """Restore this rank's random states from the checkpoint to resume from; called when the loop begins.
+    def restore_own(self) -> None:
+        """Restore what each rank has for itself from the checkpoint to resume from; called when the loop begins.
 
-        Without a checkpoint that has them, every rank except 0 is reseeded, so that the ranks draw different numbers.
+        This is the rank's random states, and what the user's code keeps from step to step. Without a checkpoint that
+        has them, every rank except 0 is reseeded, so that the ranks draw different numbers; the rest is as on rank 0.
         """
         rank = self._ranks.rank
-        own = f"random-{rank}"
         saved = self._saved
-        if saved is not None and not saved.only_weights and own in saved.manifest.state:
-            self._random.load_state_dict(unflatten(saved.manifest.state[own], saved.tensors(own)))
+        if saved is not None and not saved.only_weights and (own := self._own(saved, rank)) is not None:
+            self._random.load_state_dict(own)
         elif rank:
             step = 0 if saved is None else saved.manifest.step
             self._random.begin(self._seed, rank, step)
+        if self.kept is not None and saved is not None and not saved.only_weights:
+            own = self._own(saved, rank) or self._own(saved, 0) or {}
+            self.kept.load_state_dict(own.get(_KEPT, {}))
+
+    def _own(self, saved: _Saved, rank: int) -> dict[str, Any] | None:
+        """Return what a checkpoint has of one rank alone; None if it was saved by fewer ranks."""
+        name = f"random-{rank}"
+        if name not in saved.manifest.state:
+            return None
+        found: dict[str, Any] = unflatten(saved.manifest.state[name], saved.tensors(name))
+        return found
 
     # Called by a Checkpointer
 
     def gather(self) -> PerRankState:
-        """Gather each rank's random states and module buffers on rank 0 and return them; all ranks call it."""
-        random = self._ranks.all_gather_object(self._random.state_dict())
+        """Gather what each rank has for itself, with its modules' buffers, on rank 0; all ranks call it."""
+        own = self._random.state_dict()
+        if self.kept is not None and (kept := self.kept.state_dict()):
+            own[_KEPT] = kept
+        random = self._ranks.all_gather_object(own)
         buffers = self._logical(self.modules).gather(self._ranks)
         # The buffers of rank 0 are in the modules' own parts.
         return PerRankState({rank: each for rank, each in buffers.items() if rank}, random)

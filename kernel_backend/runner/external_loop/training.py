@@ -52,6 +52,7 @@ from kernel_backend.runner.context import RankContext
 from kernel_backend.runner.data import Batch
 from kernel_backend.runner.determinism import exactness
 from kernel_backend.runner.determinism.digests import weights
+from kernel_backend.runner.determinism.retained_state import RetainedState, of_each_slot, without
 from kernel_backend.runner.external_loop.contents import RegisteredContents
 from kernel_backend.runner.external_loop.gradients import AveragedGradients
 from kernel_backend.runner.external_loop.judgement import Judgement
@@ -119,6 +120,8 @@ class ExternalTraining:
         self.metrics: dict[str, float] = {}  # metrics of the validation at this step
         self.first_epoch = FirstEpoch(job, ranks, spool, rank.code_id, validates=False)
         self.contents = RegisteredContents(ranks, rank.config.seed)
+        self.called: Mapping[str, Any] = {}  # objects whose code runs in steps; a form sets them before it begins
+        self._registered: list[Any] = []
         storage = open_storage(job.checkpoints, job.uid)
         copy = HostCopy(rank.device)
         # Copied eagerly, as a user's loop may write to any part at any time.
@@ -164,6 +167,7 @@ class ExternalTraining:
         """
         module = value if isinstance(value, nn.Module) else None
         restored = self.contents.add(name, part_of(name, value), module)
+        self._registered.append(value)
         if module is not None and not restored:
             share([*module.parameters(), *module.buffers()], self.rank.ranks)
         if average:
@@ -184,6 +188,7 @@ class ExternalTraining:
             self.rank.spool.say(Fact(name="weights", value=found.to_json()))
         modules = self.contents.modules.values()
         each = {id(parameter): parameter for module in modules for parameter in module.parameters()}
+        self._find_kept()
         self.rank.say_started(
             steps_per_epoch=None,
             total_steps=self.expected_steps,
@@ -191,7 +196,7 @@ class ExternalTraining:
             guarantee=self.guarantee,
             resumed_from=self.resumed_from,
         )
-        self.contents.restore_random()
+        self.contents.restore_own()
         if not self.position.over and self._target.reached(self._units):
             self._say_validation()  # the last attempt lost its slots, or the service, before a further target came
             if not self._target.moves_on(self._units, self.position.step):
@@ -315,6 +320,15 @@ class ExternalTraining:
         self._spends.remove()
         self._checkpoints.close()
         self.first_epoch.close()
+
+    def _find_kept(self) -> None:
+        """Find what the user's code keeps from step to step, so that checkpoints hold it."""
+        self.contents.kept = kept = RetainedState({**self.contents.modules, **self.called}, self._registered)
+        if kept.unheld:
+            self.guarantee = without(kept.unheld)
+        kept.tell = lambda names: self.rank.say_guarantee(without(names))
+        if kept.names and self.rank.ranks.size > 1:
+            self.rank.note(of_each_slot(kept.names))
 
     # Boundaries
 

@@ -26,6 +26,8 @@ class LoopTraining:
         if rank.config.steps is not None:
             rank.functions.know(steps=rank.config.steps)
         self._training = ExternalTraining(rank)
+        train = vars(rank.loaded.module)[TRAIN]
+        self._training.called = {TRAIN: train}
         settings = LoopSettings(
             config=rank.config,
             rank=rank.ranks.rank,

@@ -121,6 +121,7 @@ class KerasLoop:
         self._train.epoch, self._train.taken = training.position.epoch, int(self._saved.get("batch", 0))
         if not self._train.taken and not self.over:
             model.reset_metrics()  # as at the start of each epoch
+        training.called = {"model": model, "loss": model.loss, "callbacks": list(callbacks)}
         training.begin()
 
     def begin_step(self) -> None:

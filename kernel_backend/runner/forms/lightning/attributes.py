@@ -38,14 +38,17 @@ class Attributes:
         self._first = {name: digest for name, (_, digest) in self._plain().items()}
 
     @property
-    def unheld(self) -> list[str]:
-        """Return texts such as `module.seen is a deque`, for attributes whose type no checkpoint can hold."""
-        return [
-            f"{owner}.{name} is a {type(value).__name__}"
+    def unheld(self) -> dict[tuple[int, str], str]:
+        """Return texts such as `module.seen is a deque`, for attributes whose type this part cannot hold.
+
+        The keys are the `id()` of the object and the attribute's name.
+        """
+        return {
+            (id(obj), name): f"{owner}.{name} is a {type(value).__name__}"
             for owner, obj in self._owners.items()
             for name, value in self._own(owner, obj)
             if type(value).__name__ in _CONTAINERS
-        ]
+        }
 
     def state_dict(self) -> dict[str, Any]:
         """Return copies of the changed attributes and of the states of metrics."""

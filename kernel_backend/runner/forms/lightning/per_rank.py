@@ -6,6 +6,7 @@ from typing import Any
 
 from torch import nn
 
+from kernel_backend.runner.determinism.retained_state import RetainedState
 from kernel_backend.runner.forms.lightning.attributes import Attributes
 from kernel_backend.runner.forms.lightning.results import Results
 
@@ -13,9 +14,13 @@ from kernel_backend.runner.forms.lightning.results import Results
 class PerRank:
     """Checkpoint part for the state of this rank alone: running means, attributes and metric states."""
 
-    def __init__(self, trainer: Any, results: Results, attributes: Attributes) -> None:
-        """Set up the checkpoint part for a Trainer, its logged values (`results`) and the user's `attributes`."""
-        self._trainer, self._values, self._attributes = trainer, results, attributes
+    def __init__(self, trainer: Any, results: Results, attributes: Attributes, kept: RetainedState) -> None:
+        """Set up the checkpoint part for a Trainer, its logged values (`results`) and the user's `attributes`.
+
+        `kept` is what the user's code keeps elsewhere from step to step.
+        """
+        self._trainer, self._values, self._attributes, self._kept = trainer, results, attributes, kept
+        self._kept_saved: dict[str, Any] = {}
         self.within_epoch = False  # the loaded state was saved in the middle of an epoch
         self._results: list[dict[str, Any]] | None = None
         self._current_fx: str | None = None
@@ -28,6 +33,7 @@ class PerRank:
             "current_fx": self._trainer._logger_connector._current_fx,
             "within": bool(progress.ready > progress.completed),
             "own": self._attributes.state_dict(),
+            "kept": self._kept.state_dict(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -35,6 +41,7 @@ class PerRank:
         self._results, self._current_fx = state["results"], state["current_fx"]
         self.within_epoch = state["within"]
         self._attributes.load_state_dict(state["own"])
+        self._kept_saved = state.get("kept", {})  # an older version saved none
 
     def begin(self, seed: int, rank: int, step: int) -> None:
         """Do nothing, where a checkpoint has no state of this rank: the rank's running means then start from zero."""
@@ -42,6 +49,7 @@ class PerRank:
     def apply(self) -> None:
         """Restore the stored state; it may be called several times."""
         self._attributes.apply()
+        self._kept.load_state_dict(self._kept_saved)
         if self._results is None:
             return
         connector = self._trainer._logger_connector

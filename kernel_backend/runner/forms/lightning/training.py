@@ -26,6 +26,7 @@ from kernel_backend.runner.data import Batch
 from kernel_backend.runner.determinism import exactness, seeds
 from kernel_backend.runner.determinism.digests import weights
 from kernel_backend.runner.determinism.generators import OwnGenerators
+from kernel_backend.runner.determinism.retained_state import RetainedState, of_each_slot, without
 from kernel_backend.runner.external_loop.judgement import Judgement
 from kernel_backend.runner.first_epoch import FirstEpoch
 from kernel_backend.runner.forms.lightning.api import (
@@ -239,7 +240,10 @@ class LightningTraining:
         self.logical = LogicalRanks(self.module, self._mine, self._count)
         self.attributes = Attributes(self._owners(), _ignored())
         self.attributes.begin()
-        self.state, self.per_rank = TrainerState(trainer), PerRank(trainer, self.results, self.attributes)
+        self.kept = RetainedState(
+            {"module": self.module, "callbacks": self._callbacks, "datamodule": trainer.datamodule}
+        )
+        self.state, self.per_rank = TrainerState(trainer), PerRank(trainer, self.results, self.attributes, self.kept)
         optimizers = {str(place): each for place, each in enumerate(trainer.optimizers)}
         schedules = {str(place): each.scheduler for place, each in enumerate(trainer.lr_scheduler_configs)}
         scaler = getattr(trainer.precision_plugin, "scaler", None)
@@ -273,6 +277,9 @@ class LightningTraining:
             guarantee=self._guarantee(),
             resumed_from=self._resumed,
         )
+        self.kept.tell = lambda names: rank.say_guarantee(without(names))
+        if self.kept.names and rank.ranks.size > 1:
+            rank.note(of_each_slot(self.kept.names))
 
     def _restore(self) -> None:
         rank, checkpoints = self.rank, self.checkpoints
@@ -392,9 +399,10 @@ class LightningTraining:
         if self._own_samples():
             yield
             return
-        before = self.attributes.state_dict()
+        attributes, kept = self.attributes.state_dict(), self.kept.state_dict()
         yield
-        self.attributes.put(before)
+        self.attributes.put(attributes)
+        self.kept.load_state_dict(kept)
 
     def sum_gradients(self, loss: Tensor, scaled: Tensor, compute: Callable[[Tensor], None]) -> None:
         """Run `compute`, which computes this rank's gradients from `scaled`, and sum them over all ranks.
@@ -553,7 +561,9 @@ class LightningTraining:
 
     def _guarantee(self) -> str:
         config, ranks = self.rank.config, self.rank.ranks
-        if unheld := self.attributes.unheld:
+        if self.kept.unheld:
+            return without(self.kept.unheld)
+        if unheld := [each for name, each in self.attributes.unheld.items() if name not in self.kept.attributes]:
             return f"none: {unheld[0]}, which a checkpoint cannot hold"
         return exactness.guarantee(config, ranks.size, self.rank.device, False, self.generators.ways)
 

@@ -138,6 +138,7 @@ class TrainerLoop:
         for name, part in zip(("trainer", "callbacks", "attributes"), self._held, strict=True):
             self._register(name, part)
         self._running = True
+        training.called = {"model": trainer.model, "trainer": trainer, "callbacks": trainer.callback_handler.callbacks}
         training.begin()
 
     def resumes_within(self) -> bool:
@@ -154,7 +155,7 @@ class TrainerLoop:
         _, callbacks, own = self._held
         callbacks.apply()
         own.apply()
-        self.training.contents.restore_random()
+        self.training.contents.restore_own()
 
     def begin_step(self) -> None:
         """Begin a step of the Trainer, an update of the weights, and set the step's loss to zero."""
@@ -247,8 +248,9 @@ class TrainerLoop:
         """
         assert self._held is not None
         self._running = False
-        for part in self._held:
-            part.end()
+        for part in (*self._held, self.training.contents.kept):
+            if part is not None:
+                part.end()
 
     def close(self) -> None:
         """Stop loader processes."""
