@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
+from types import FunctionType
 
 from torch import nn
 
@@ -10,6 +11,7 @@ from kernel_backend.artifacts.run import run
 from kernel_backend.definition.forms import TRAIN
 from kernel_backend.runner.context import RankContext
 from kernel_backend.runner.external_loop.leave import FINISHED, Leave
+from kernel_backend.runner.external_loop.loop_variables import carried_variables
 from kernel_backend.runner.external_loop.registration import RegistrationCheck
 from kernel_backend.runner.external_loop.run_methods import RunMethods
 from kernel_backend.runner.external_loop.training import ExternalTraining
@@ -28,6 +30,11 @@ class LoopTraining:
         self._training = ExternalTraining(rank)
         train = vars(rank.loaded.module)[TRAIN]
         self._training.called = {TRAIN: train}
+        if isinstance(train, FunctionType) and (carried := carried_variables(train)):
+            self._training.guarantee += (
+                f", but a restart begins anew what train() carries from step to step: {', '.join(carried)}: keep it "
+                "in a dict that run.restore() has"
+            )
         settings = LoopSettings(
             config=rank.config,
             rank=rank.ranks.rank,
