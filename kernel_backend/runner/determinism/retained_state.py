@@ -95,7 +95,7 @@ class RetainedState:
             value = place.get()
             try:
                 found[way] = _packed(value, self._first[way], _Budget())
-            except _Unheld:
+            except Exception:  # such as one that the user's own container raises: it costs the training nothing
                 if _keeps(value):
                     self.unheld[place.name] = None
         if len(self.unheld) > before:
@@ -103,13 +103,23 @@ class RetainedState:
         return found
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore the values that `state_dict` returned; containers and objects stay the same ones."""
+        """Restore the values that `state_dict` returned; containers and objects stay the same ones.
+
+        A value that cannot be put back is told as one that no checkpoint holds.
+        """
+        refused: dict[str, None] = {}
         for way, saved in state.items():
             if (place := self._places.get(way)) is not None:
-                before = place.get()
-                value = _refilled(before, saved)
-                if value is not before:
-                    place.put(value)
+                try:
+                    before = place.get()
+                    value = _refilled(before, saved)
+                    if value is not before:
+                        place.put(value)
+                except Exception:  # such as of a property that takes no value
+                    refused[place.name] = None
+        if refused:
+            self.unheld |= refused
+            self.tell(self.unheld)
 
 
 def without(names: Iterable[str]) -> str:

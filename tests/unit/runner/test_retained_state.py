@@ -139,3 +139,23 @@ def test_an_ended_state_changes_no_more():
     resumed = program("count += 1; mean.add_(1)")
     RetainedState(called(resumed)).load_state_dict(through_a_checkpoint(kept))
     assert (resumed["count"], resumed["mean"].tolist()) == (1, torch.ones(2).tolist())
+
+
+def test_values_that_refuse_to_be_read_or_put_back_are_told_and_end_nothing():
+    held, told = program("history.append(value); meter.add(value)"), list[list[str]]()
+    kept = RetainedState(called(held))
+    held["step"](1.0)
+    saved = through_a_checkpoint(kept)
+
+    class Refusing(list[float]):
+        def __iter__(self) -> Any:
+            raise RuntimeError("not now")
+
+        def clear(self) -> None:
+            raise RuntimeError("not now")
+
+    held["history"] = Refusing([1.0])
+    kept.tell = lambda names: told.append(list(names))
+    assert "mean" in str(through_a_checkpoint(kept))
+    kept.load_state_dict(saved)
+    assert (told, held["meter"].seen) == ([["history"], ["history"]], 1)
