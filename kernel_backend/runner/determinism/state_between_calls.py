@@ -82,7 +82,7 @@ class _Reading(ast.NodeVisitor):
     def __init__(self, function: FunctionType) -> None:
         self.changed: dict[str, None] = {}
         self.read: set[str] = set()
-        self._outside = {**function.__globals__, **_closure(function)}
+        self._outside = variables_outside(function)
         tree = source_tree(function)
         scopes = [each for each in ast.walk(tree) if isinstance(each, ast.Global | ast.Nonlocal)]
         declared = {name for each in scopes for name in each.names}
@@ -144,8 +144,9 @@ class _Reading(ast.NodeVisitor):
         return isinstance(value, _CHANGED_IN_PLACE) or is_of_user(value)
 
 
-def _closure(function: FunctionType) -> dict[str, Any]:
-    found = {}
+def variables_outside(function: FunctionType) -> dict[str, Any]:
+    """Return the globals of a function and the variables of enclosing functions that it uses, by name."""
+    found = dict(function.__globals__)
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         with contextlib.suppress(ValueError):  # not assigned yet
             found[name] = cell.cell_contents
