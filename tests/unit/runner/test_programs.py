@@ -129,6 +129,18 @@ def test_named_numbers_in_a_log_are_read_without_patterns(tmp_path: Path) -> Non
     assert list(reader.rest()) == [Logged({"f1": 0.9})]
 
 
+def test_numbers_in_a_traceback_are_no_metrics(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    reader = log_reader(log, (), tmp_path)
+    log.write_text(
+        'loss: 0.5\n[rank0]: Traceback (most recent call last):\n[rank0]:   File "train.py", line 15, in f\n'
+    )
+    assert list(reader.new()) == [Logged({"loss": 0.5})]
+    with log.open("a") as more:
+        more.write("[rank0]: ValueError: size 4.27\nloss: 0.4\n")
+    assert list(reader.new()) == [Logged({"loss": 0.4})]
+
+
 @pytest.mark.parametrize("line", ["from daylight import run", "    import daylight", "echo $x >> $DAYLIGHT_METRICS"])
 def test_a_program_that_may_report_its_numbers_itself_has_no_others(tmp_path: Path, line: str) -> None:
     code, log = tmp_path / "project", tmp_path / "log"
@@ -164,6 +176,15 @@ def test_an_epoch_that_is_reported_again_counts_once() -> None:
     for epoch in (0, 1, 2, 2, 3):
         counts.take(Logged({"accuracy": 1.0}, epoch=epoch), True)
     assert Counts.of(json.loads(json.dumps(counts.state()))).epochs == 4
+
+
+def test_steps_of_an_attempt_are_counted_from_its_beginning_unless_they_are_named() -> None:
+    counts = Counts()
+    counts.skip(Counts(step=7))  # of the attempt before
+    counts.take(Logged({"loss": 1.0}), False)
+    assert (counts.step, counts.since(7)) == (8, 1)
+    counts.take(Logged({"loss": 1.0}, step=5), False)
+    assert counts.since(7) == 5
 
 
 SOURCES = Sources(Path("/attempt/code"), Path("/work"), None)

@@ -130,6 +130,12 @@ def test_an_unfinished_line_that_is_too_long_is_not_read_and_the_next_one_is(run
     assert told.of("validation")[0] == (2, {"val_acc": 0.125, "acc": 0.25})
 
 
+def test_numbers_in_a_printed_traceback_are_no_validation(run: Callable[..., Told]):
+    lines = ("Traceback (most recent call last):", "  File a, line 15", "E: size 4", "val f1 1")
+    told = run(program("; ".join(f"say({each + chr(10)!r})" for each in lines)))
+    assert told.of("validation")[0][1].keys() == {"val_f1", "val_acc", "acc"}
+
+
 def test_a_line_that_is_written_over_by_a_carriage_return_is_read(run: Callable[..., Told]):
     told = run(program(r"for each in range(99): say(f'\rval f1: {each}')"))
     assert told.of("validation")[0][1]["val_f1"] == 97

@@ -57,6 +57,13 @@ class Counts:
         if not self.names_steps:
             self.step = max(self.step, later.step)
 
+    def since(self, began: int) -> int:
+        """Return how many steps were taken since the count was `began`; the step's own number if reports name steps.
+
+        A failure at the same place has the same number in each attempt, however far the counts of earlier ones went.
+        """
+        return self.step if self.names_steps else self.step - began
+
     def state(self) -> dict[str, Any]:
         """Return the counts as JSON data, for a checkpoint."""
         return asdict(self)

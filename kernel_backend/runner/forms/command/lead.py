@@ -82,6 +82,7 @@ class Lead:
         self.counts = Counts.of(state["counts"]) if state else Counts()
         if left:  # step numbers of earlier reports are not used again
             self.counts.skip(Counts.of(left["counts"]))
+        self._began = self.counts.step
         self._queue.extend(Logged(*each) for each in state.get("held", ()))
         if state:
             self._judgement.restore(state["judgement"], of_another=manifest is not None and manifest.attempt == BEFORE)
@@ -91,6 +92,12 @@ class Lead:
     def step(self) -> int:
         """Return the number of steps that the program has taken."""
         return self.counts.step
+
+    @property
+    def failed_step(self) -> int | None:
+        """Return the number of the step that fails if the program fails now; None before its first."""
+        taken = self.counts.since(self._began)
+        return taken + 1 if taken else None
 
     def note(self, text: str, level: Literal["info", "warning"] = "info") -> None:
         """Send the user a note; `level` says whether it is a warning."""

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from kernel_backend import time_limit
 from kernel_backend.definition.reported.labels import LONGEST_LINE, labelled
+from kernel_backend.definition.reported.tracebacks import Tracebacks
 from kernel_backend.tail import Tail
 from kernel_backend.time_limit import TookTooLong, processor_time
 
@@ -117,7 +118,7 @@ class LogLabels:
 
     def __init__(self, log: Path) -> None:
         self._lines = Tail(log, longest=4 * (LONGEST_LINE + 1))  # bytes, so that a line which is cut is not read
-        self._heading = ""
+        self._heading, self._tracebacks = "", Tracebacks()
         self.unread: list[str] = []
 
     def new(self) -> Iterator[Logged]:
@@ -129,7 +130,7 @@ class LogLabels:
         yield from self._found(self._lines.rest())
 
     def _found(self, lines: Iterator[str]) -> Iterator[Logged]:
-        for line in lines:
+        for line in map(self._tracebacks.without, lines):
             values = labelled(f"{self._heading}{line}")
             self._heading = f"{line}\n" if line.rstrip().endswith(":") else ""
             if values:

@@ -212,7 +212,7 @@ class CommandTraining:
         if self._board.leaving:
             return self._left()
         if code != 0:
-            step = None if self._lead is None or self._lead.step == 0 else self._lead.step + 1
+            step = None if self._lead is None else self._lead.failed_step
             sources = Sources(Path(self._job.code), Path(self._job.cwd), self._snapshot)
             found = program_failure(code, self._log, self._rank, step, str(self._command), sources)
             failure.write(found, self._log.parent)

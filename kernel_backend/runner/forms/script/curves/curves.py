@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 from kernel_backend.definition.reported.bound import Bound, bound_in
 from kernel_backend.definition.reported.labels import LONGEST_LINE, labelled
+from kernel_backend.definition.reported.tracebacks import Tracebacks
 from kernel_backend.definition.reported.vocabulary import is_held_out, is_training
 from kernel_backend.definition.script.loops import TrainingLoop
 from kernel_backend.model.experiment import Config
@@ -72,7 +73,7 @@ class Curves:
         self._taken = self._length = 0  # iterations of inner loops in this epoch, and in the last one
         self._first = True  # no part of an epoch was counted yet
         self._metric = cleaned(config.metric.name)
-        self._line = ""
+        self._line, self._tracebacks = "", Tracebacks()
         self._texts, self._waiting = 0, deque[str](maxlen=_NEWEST)  # texts read since the last iteration; others
         self._named = 0  # the step in which values were printed or logged last
         self._step: dict[str, float] = {}
@@ -111,7 +112,7 @@ class Curves:
         if not end:
             self._line = (self._line + text)[: LONGEST_LINE + 1]  # longer lines are not read
             return
-        whole, self._line = self._line + text[:end], text[end : end + LONGEST_LINE + 1]
+        whole, self._line = self._tracebacks.without(self._line + text[:end]), text[end : end + LONGEST_LINE + 1]
         if not self._begun or self._events.muted:
             return
         self._texts += 1
