@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NoReturn
 
@@ -64,6 +65,8 @@ class OptionParser(argparse.ArgumentParser):
             for token, after in zip(rest, [*rest[1:], ""], strict=False)
             if _is_option(token)
         ]
+        if unknown and (way := _as_command(tokens, rest)):
+            unknown.append(way)
         # The word after an unknown option is taken as its value.
         kept = [
             token
@@ -76,6 +79,20 @@ class OptionParser(argparse.ArgumentParser):
 
 def _is_option(token: str) -> bool:
     return token.startswith("-") and token != "-"
+
+
+def _as_command(tokens: Sequence[str], unknown: Sequence[str]) -> str:
+    """Return how to give a program the unknown options behind it, as some are declared by no name; "" without any.
+
+    Examples
+    --------
+    >>> _as_command(["train.py", "--output_dir", "out"], ["train.py", "--output_dir", "out"])
+    'for options of train.py itself write -- python train.py --output_dir out'
+    """
+    at = next((index for index, each in enumerate(tokens) if each.endswith(".py") and "=" not in each), None)
+    if at is None or not any(_is_option(each) and each in unknown for each in tokens[at:]):
+        return ""
+    return f"for options of {tokens[at]} itself write -- python {shlex.join(tokens[at:])}"
 
 
 def _unknown(token: str, after: str, known: Mapping[str, Any]) -> str:

@@ -285,6 +285,13 @@ def test_all_unknown_options_are_told_at_once():
         config("--slot 2 --epoch 3")
 
 
+def test_options_that_a_program_declares_by_no_name_are_answered_by_its_command():
+    with pytest.raises(InvalidRequest, match=r"of hf\.py itself write -- python hf\.py --output_dir out$"):
+        config("--slots 2 hf.py --output_dir out")
+    with pytest.raises(InvalidRequest, match="no option --slotz: did you mean --slots\\?$"):
+        config("--slotz 2 hf.py")
+
+
 @pytest.mark.parametrize("line", ["--name digits --wait --out job --view card --again", "--no-wait --quiet", ""])
 def test_how_it_is_shown_is_spelled_out_as_it_was_given(line: str):
     words = specified_options(parse_options([*line.split(), "--slots", "2", "--dry-run"], "notebook"))
