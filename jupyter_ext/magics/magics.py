@@ -170,7 +170,8 @@ class DaylightMagics(Magics):
             self._define(cell, checked.definition, capture)
             held, number = self.kernel.user_ns, overview.experiment.number
             untrained = untrained_values(self.recorder.running, checked.definition, capture, held)
-            notes = [note] if (note := untrained_note(untrained, held)) else []
+            job = options.out or f"daylight.job({number})"
+            notes = [note] if (note := untrained_note(untrained, held, job)) else []
             if new:
                 notes += self.left_behind.within(untrained.names, held)
                 self.left_behind.add(untrained, held, number)

@@ -89,8 +89,11 @@ def untrained_values(running: str, definition: Definition, capture: Capture, hel
     return _of_framework(definition, capture)
 
 
-def untrained_note(found: Untrained, held: Mapping[str, Any]) -> str | None:
-    """Return a note on the values that a job trains or fills, and the notebook does not; None if there are none."""
+def untrained_note(found: Untrained, held: Mapping[str, Any], job: str = "job") -> str | None:
+    """Return a note on the values that a job trains or fills, and the notebook does not; None if there are none.
+
+    `job` is how the notebook gets at the job: a variable, or a call such as `daylight.job(12)`.
+    """
     old = [each for each in found.names if each in held]
     unset = [each for each in found.names if each not in held]
     parts = []
@@ -101,7 +104,9 @@ def untrained_note(found: Untrained, held: Mapping[str, Any]) -> str | None:
         parts.append(f"{_listed(unset)} {'are' if len(unset) > 1 else 'is'} not set {where}")
     if parts and found.loads:
         given = "gives the trained model" if len(found.loads) == 1 else "give the trained models"
-        return f"{', and '.join(parts)}: {_listed(found.loads)} {given}"
+        loads = [each.replace("job", job, 1) for each in found.loads]
+        first = " after import daylight" if job.startswith("daylight.") and "daylight" not in held else ""
+        return f"{', and '.join(parts)}: {_listed(loads)} {given}{first}"
     return ", and ".join(parts) or None
 
 

@@ -44,6 +44,14 @@ def note(*cells: str) -> str | None:
     return submitted(*cells)[0]
 
 
+def test_the_call_is_one_that_the_notebook_can_run() -> None:
+    found = Untrained(["model"], ["job.load()"])
+    said = "model is not set in the notebook: daylight.job(7).load() gives the trained model"
+    assert untrained_note(found, {"daylight": None}, "daylight.job(7)") == said
+    assert untrained_note(found, {}, "daylight.job(7)") == f"{said} after import daylight"
+    assert untrained_note(found, {}, "mine") == "model is not set in the notebook: mine.load() gives the trained model"
+
+
 def test_a_model_of_an_earlier_cell_is_named_with_the_call_that_loads_it() -> None:
     said = 'the notebook\'s model stays as it was: job.load("model") gives the trained model'
     assert note(SETUP, LOOP) == said

@@ -288,7 +288,7 @@ def test_all_unknown_options_are_told_at_once():
 def test_options_that_a_program_declares_by_no_name_are_answered_by_its_command():
     with pytest.raises(InvalidRequest, match=r"of hf\.py itself write -- python hf\.py --output_dir out$"):
         config("--slots 2 hf.py --output_dir out")
-    with pytest.raises(InvalidRequest, match="no option --slotz: did you mean --slots\\?$"):
+    with pytest.raises(InvalidRequest, match=r"no option --slotz: did you mean --slots\?$"):
         config("--slotz 2 hf.py")
 
 
