@@ -119,6 +119,7 @@ class Trial:
     attempts: int = 0
     checkpoints: Path | None = None
     service_home: Path = HOME  # where its forkserver is found
+    uid: str = ""  # by which what the home keeps of a trial is its own: trials of other tests have the same number
 
     def __post_init__(self) -> None:
         self.checkpoints = self.checkpoints or self.folder / "checkpoints"
@@ -165,7 +166,7 @@ class Trial:
             resume_from=resume_from,
             batch=self.batch,
             home=str(self.service_home),
-            uid=str(self.folder),
+            uid=self.uid,
         )
 
     def start(self, resume_from: str | None = None, hold: int | None = None) -> Attempt:

@@ -327,7 +327,7 @@ def test_a_search_without_a_validation_is_told_what_to_write(trial):
 
 
 def test_an_optimizer_of_weights_that_are_not_registered_is_refused(trial):
-    source = PLAIN.replace("run.restore(model=net, optimizer=opt)", "run.restore(optimizer=opt)")
+    source = PLAIN.replace("run.restore(model=[net], optimizer=opt)", "run.restore(optimizer=opt)")
     ran = trial(source=source).run()
     assert ran.codes == [1, 1], ran.logs()
     assert "optimizer trains a tensor of shape (1, 1) that is not registered" in ran.failures()[0].message

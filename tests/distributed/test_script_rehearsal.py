@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+import uuid
 
 import pytest
 
@@ -40,7 +41,8 @@ def counted():
 
 def verdict(trial, source: str, **settings: str) -> tuple[str, list[str]]:
     """Return the last rehearsed guarantee of a training, and its checkpoints."""
-    one = trial(source=source, slots=1, epochs=10**6, options={"rehearse": True}, **settings)
+    uid = uuid.uuid4().hex
+    one = trial(source=source, slots=1, epochs=10**6, options={"rehearse": True}, uid=uid, **settings)
     attempt = one.start()
 
     def said() -> list[str]:

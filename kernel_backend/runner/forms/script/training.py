@@ -271,7 +271,8 @@ class ScriptTraining:
 
     def _put_files_back(self, past: Past) -> None:
         """Undo what an earlier attempt has done to the files, as this one does it again; tell what cannot be undone."""
-        if not past.recorded or self._rank.config.search is not None:  # trials share files
+        job, in_search = self._rank.job, self._rank.config.search is not None  # whose trials share files
+        if job.attempt == 1 or in_search or not past.recorded:
             return
         if found := looks_for(past):
             self.note(f"the program's files stay as they are, as it looks for {found} itself")
