@@ -14,8 +14,8 @@ import torch
 
 from kernel_backend.runner.data.auto_workers import AutoWorkers
 from kernel_backend.runner.data.indexed import Indexed
-from kernel_backend.runner.data.kept_state import tell_kept_state
 from kernel_backend.runner.data.loading import Loading
+from kernel_backend.runner.data.sample_state import tell_sample_state
 from kernel_backend.runner.data.shares import Batch, BatchSplit
 from kernel_backend.runner.data.source import Source
 from kernel_backend.runner.data.streams import Stream
@@ -56,7 +56,7 @@ class Batches:
         cut = BatchSplit(source.batch_size or batch_size, source.drop_last, mine, count, filled=filled, whole=whole)
         self._cut = cut
         if digested and not source.stream:  # the training's own data, once; a stream is read anew from its start
-            tell_kept_state(source, note)
+            tell_sample_state(source, note)
 
         def loading(dataset: Any) -> Loading:
             return Loading(dataset, source, workers, device)

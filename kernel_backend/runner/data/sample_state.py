@@ -25,7 +25,7 @@ from kernel_backend.runner.determinism.state_between_calls import (
 _KEPT = (int, float, list, deque, set, np.ndarray, Tensor)
 
 
-def tell_kept_state(source: Source, note: Callable[[str], None]) -> None:
+def tell_sample_state(source: Source, note: Callable[[str], None]) -> None:
     """Tell the user which state of a dataset begins anew in a restart, if there is any.
 
     Samples are loaded ahead, by several processes, so what a dataset counts belongs to no step.
