@@ -239,7 +239,8 @@ def watched(folder: Path, monkeypatch: pytest.MonkeyPatch, broken: str = "") -> 
 WATCHING = {
     "Curves", "Curves.backward", "Curves.close", "Curves.finish", "Curves.iteration", "Curves.output",
     "NamedModules.iteration", "OwnEpochs.backward", "Recorder._iteration", "Recorder._step", "Rehearsal.close",
-    "Rehearsal.step", "Rehearsal.taken", "ScriptTraining._say_weights", "ScriptTraining._separate_losses",
+    "Rehearsal.step", "Rehearsal.taken", "ScriptTraining._put_files_back", "ScriptTraining._say_weights",
+    "ScriptTraining._separate_losses",
     "Trackers.take",
 }  # fmt: skip
 

@@ -21,6 +21,8 @@ RUNNER = Path(__file__).parents[3] / "kernel_backend/runner"
 WRAPPERS = {
     "opened_files.serialize_file": "wrapped, given = library('safetensors.torch', 'serialize_file'), (1, 'file')",
     "opened_files.safe_open": "wrapped = library('safetensors.torch', 'safe_open')",
+    "opened_files.saves": "wrapped, given = library('torch.jit._script', 'RecursiveScriptModule.save'), ('module', 'file')",
+    "opened_files.make_fid": "wrapped, given = library('h5py._hl.files', 'make_fid'), ('file', 'r')",
     "opened_files.opens": "wrapped = library('torch.serialization', '_open_zipfile_writer')",
     "timing.intercept.timed": "wrapped = intercept._timed_backward(function, StepClock())",
     "timing.intercept.timed (fetch)": "wrapped = intercept._timed_fetch(function, StepClock())",
@@ -49,9 +51,14 @@ class Result(list):
 def library(module, name):
     module = importlib.import_module(module)
     setattr(importlib.import_module("safetensors"), "safe_open", function)
-    setattr(module, name, function)
-    opened._have_safetensors_tell() if "safetensors" in module.__name__ else opened._have_torch_tell()
-    return getattr(module, name)
+    *within, name = name.split(".")
+    owner = getattr(module, within[0]) if within else module
+    setattr(owner, name, function)
+    if "h5py" in module.__name__:
+        opened._have_h5py_tell(module)
+    else:
+        opened._have_safetensors_tell() if "safetensors" in module.__name__ else opened._have_torch_tell()
+    return getattr(owner, name)
 
 def before(function):
     trackers, owner = Trackers(len, lambda read, *given: read(*given)), types.SimpleNamespace(log=function)
