@@ -21,7 +21,7 @@ RUNNER = Path(__file__).parents[3] / "kernel_backend/runner"
 WRAPPERS = {
     "opened_files.serialize_file": "wrapped, given = library('safetensors.torch', 'serialize_file'), (1, 'file')",
     "opened_files.safe_open": "wrapped = library('safetensors.torch', 'safe_open')",
-    "opened_files.saves": "wrapped, given = library('torch.jit._script', 'RecursiveScriptModule.save'), ('module', 'file')",
+    "opened_files.saves": "wrapped, given = library('torch.jit', '_script.RecursiveScriptModule.save'), (1, 'file')",
     "opened_files.make_fid": "wrapped, given = library('h5py._hl.files', 'make_fid'), ('file', 'r')",
     "opened_files.opens": "wrapped = library('torch.serialization', '_open_zipfile_writer')",
     "timing.intercept.timed": "wrapped = intercept._timed_backward(function, StepClock())",
@@ -31,7 +31,7 @@ WRAPPERS = {
     "forms.script.iterators.made": "wrapped = generator_function(function)",
 }
 PROGRAM = """
-import importlib, json, sys, types, warnings
+import functools, importlib, json, sys, types, warnings
 import torch
 from kernel_backend.runner import opened_files as opened
 from kernel_backend.runner.forms.keras.metrics import _of_samples
@@ -52,7 +52,7 @@ def library(module, name):
     module = importlib.import_module(module)
     setattr(importlib.import_module("safetensors"), "safe_open", function)
     *within, name = name.split(".")
-    owner = getattr(module, within[0]) if within else module
+    owner = functools.reduce(getattr, within, module)
     setattr(owner, name, function)
     if "h5py" in module.__name__:
         opened._have_h5py_tell(module)
