@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-_BEGIN = "Traceback (most recent call last):"
-_OF_RANK = re.compile(r"^\[rank\d+\]: ?")  # torch's mark of a process group's members
+BEGIN = "Traceback (most recent call last):"
+OF_RANK = re.compile(r"^\[rank\d+\]: ?", re.MULTILINE)  # torch's mark of a process group's members
 
 
 class Tracebacks:
@@ -23,14 +23,14 @@ class Tracebacks:
         >>> Tracebacks().without("loss 0.5\\nTraceback (most recent call last):\\n  File 'a', line 3\\nE\\nacc 0.4\\n")
         'loss 0.5\\nacc 0.4\\n'
         """
-        if not self._inside and _BEGIN not in text:
+        if not self._inside and BEGIN not in text:
             return text
         return "".join(line for line in text.splitlines(keepends=True) if not self._has(line))
 
     def _has(self, line: str) -> bool:
         """Return True for a line of a traceback, the last of which names the error and is not indented."""
-        line = _OF_RANK.sub("", line)
-        if line.startswith(_BEGIN):
+        line = OF_RANK.sub("", line)
+        if line.startswith(BEGIN):
             self._inside = True
             return True
         inside = self._inside

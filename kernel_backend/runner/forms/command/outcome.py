@@ -6,15 +6,14 @@ import re
 import time
 from pathlib import Path
 
+from kernel_backend.definition.reported.tracebacks import BEGIN, OF_RANK
 from kernel_backend.model.frames import Call, Sources, users_frame
 from kernel_backend.model.trial import PROGRAM_FAILED, USAGE_ERROR, Failure
 from kernel_backend.runner.failure import LONGEST_MESSAGE, is_lost_peer
 from kernel_backend.runner.program_end import end_of, signal_of, usage_error
 
 _SHOWN = 300  # characters shown of its last line
-_BEGIN = "Traceback (most recent call last):"
 _CALL = re.compile(r'^\s+File "(.*)", line (\d+), in (.*)$')
-_OF_RANK = re.compile(r"^\[rank\d+\]: ?", re.MULTILINE)  # torch's mark of a process group's members
 _LAUNCHERS = "ChildFailedError"  # torchrun's error, after that of the child
 _ERROR = re.compile(r"^([A-Za-z_][\w.]*)(?:: ?(.*))?$", re.DOTALL)
 _HINTS = {
@@ -72,8 +71,8 @@ def program_failure(code: int, log: Path, rank: int, step: int | None, command: 
 
 def _raised(text: str) -> tuple[str, str, list[str]] | None:
     """Return the class, message and lines of the last Python traceback in a text; None if there is none."""
-    text = _OF_RANK.sub("", text)
-    begin = text.rfind(_BEGIN)
+    text = OF_RANK.sub("", text)
+    begin = text.rfind(BEGIN)
     if begin < 0:
         return None
     raised = _error_in(text[begin:])
