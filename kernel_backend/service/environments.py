@@ -83,8 +83,10 @@ class Preparation:
         """Begin to lock a snapshot's environment and to store its wheels, in a thread, unless that is done already.
 
         A failure, perhaps for lack of a network, is logged. It is tried again at the first submission that comes more
-        than `AGAIN_S` seconds later.
+        than `AGAIN_S` seconds later. Where uv is to stay offline, only `--env locked` has an environment locked.
         """
+        if uv.offline():
+            return
         environment = self.recorded(snapshot)
         whose = owner, environment.id
         with self._guard:

@@ -15,8 +15,9 @@ import os
 import platform
 import re
 import sys
+import time
 from collections.abc import Collection, Iterable, Iterator
-from functools import cache
+from functools import cache, lru_cache
 from importlib.metadata import Distribution
 from pathlib import Path
 from typing import Any
@@ -26,12 +27,13 @@ OURS = ("daylight", "jupyter_ext", "kernel_backend")  # packages of Daylight tha
 _BUILT = {"__pycache__", "node_modules"}
 _BROWSERS = {"labextension", "static"}  # folders of Daylight that only browsers need
 MAX_FILES, MAX_BYTES = 20_000, 16 * 2**20  # of an editable distribution that is fully digested and included
+_SETTLED_NS = 2_000_000_000
 
 
 def installed() -> dict[str, Any]:
     """Return the fields of an `Environment` record that depend on this interpreter's files.
 
-    Installed packages are cached until a folder on the module path changes; sources are digested at each call.
+    Installed packages are cached until a folder on the module path changes, digests of sources until a file changes.
     """
     found = _distributions(tuple(_folders()))
     ours = own_root()
@@ -108,12 +110,20 @@ def digest_of(files: dict[str, Path]) -> str:
     small = sum(stat.st_size for stat in stats.values()) <= MAX_BYTES
     whole = hashlib.sha256()
     for name, stat in stats.items():
-        what = _content(files[name]) if small else f"{stat.st_size} {stat.st_mtime_ns}"
+        what = _content(files[name], stat) if small else f"{stat.st_size} {stat.st_mtime_ns}"
         whole.update(f"{name}\0{what}\n".encode(errors="surrogateescape"))
     return whole.hexdigest()
 
 
-def _content(path: Path) -> str:
+def _content(path: Path, stat: os.stat_result) -> str:
+    # A file that changed a moment ago may change again within one tick of the clock that stamps it.
+    settled = time.time_ns() - max(stat.st_mtime_ns, stat.st_ctime_ns) > _SETTLED_NS
+    read = _known_content if settled else _known_content.__wrapped__
+    return read(path, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns)
+
+
+@lru_cache(maxsize=MAX_FILES)
+def _known_content(path: Path, *_identity: int) -> str:
     try:
         return hashlib.sha256(path.read_bytes()).hexdigest()
     except OSError:  # unreadable: only its existence counts

@@ -110,12 +110,17 @@ def test_a_lock_that_failed_is_tried_again_by_a_submission_after_a_minute_alone(
         raise NoEnvironment("no index can be reached")
 
     service = "kernel_backend.service.environments"
+    monkeypatch.delenv("UV_OFFLINE")
     monkeypatch.setattr("kernel_backend.environments.lock.make", fails)
     monkeypatch.setattr(f"{service}._in_thread", lambda work, *args: work(*args))
     monkeypatch.setattr(f"{service}.time", SimpleNamespace(monotonic=lambda: now[0]))
     for now[0] in (0.0, AGAIN_S - 1, AGAIN_S, AGAIN_S + 1):
         preparation.keep("a", made.snapshot, sys.executable)
     assert tries == [0.0, AGAIN_S]
+    monkeypatch.setenv("UV_OFFLINE", "1")
+    now[0] *= 3
+    preparation.keep("a", made.snapshot, sys.executable)
+    assert tries == [0.0, AGAIN_S]  # it needs an index: only --env locked asks for it where there is none
 
 
 ELSEWHERE = "/opt/notebooks/bin/python"  # of a notebook server that shares no path with the service

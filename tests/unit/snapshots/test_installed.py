@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -151,6 +153,18 @@ def test_a_file_that_may_not_be_read_and_a_dangling_link_do_not_stop_a_record(tm
     (tmp_path / "gone.py").symlink_to(tmp_path / "nowhere")
     (tmp_path / "ünïcode\udcff.py").write_text("1")
     assert len(digest_of(sources(tmp_path))) == 64
+
+
+def test_a_file_that_is_rewritten_has_another_digest_though_its_size_and_time_are_the_same(tmp_path: Path, monkeypatch):
+    monkeypatch.setattr(time, "time_ns", lambda: 2**62)  # long after the file was written: its digest is remembered
+    file = tmp_path / "a.py"
+    file.write_text("1")
+    before, first = file.stat(), digest_of(sources(tmp_path))
+    assert digest_of(sources(tmp_path)) == first
+    file.unlink()
+    file.write_text("2")
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert digest_of(sources(tmp_path)) != first
 
 
 def test_daylights_own_files_are_those_of_a_worker():
