@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+
 import pytest
 from gang import STAND, Trial, as_json
 from plain_trainer import plainly_trained
 
-pytest.importorskip("trl", reason="trl is not installed")
-pytest.importorskip("peft", reason="peft is not installed")
-pytestmark = pytest.mark.distributed
+LACKING = [name for name in ("trl", "peft") if find_spec(name) is None]  # only the ranks import them
+pytestmark = [pytest.mark.distributed, pytest.mark.skipif(bool(LACKING), reason=f"not installed: {LACKING}")]
 
 # Texts of different lengths, dropout in the adapter, and logs (means over two steps) that a kill falls between.
 CELL = f"""
