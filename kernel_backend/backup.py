@@ -19,8 +19,8 @@ from kernel_backend import discovery
 from kernel_backend.durable import sync_folder
 from kernel_backend.errors import Conflict, InvalidRequest, NotFound
 from kernel_backend.home import DATABASE, database_server, largest_number
+from kernel_backend.store.revisions import check_revision
 
-_MIGRATIONS = Path(__file__).parent / "store" / "migrations" / "versions"
 _BUSY_S = 20.0
 
 
@@ -125,11 +125,7 @@ def _check(file: Path) -> None:
             (schema,) = database.execute("SELECT version_num FROM alembic_version").fetchone()
     except (sqlite3.Error, TypeError) as error:
         raise InvalidRequest(f"{file} is no backup of Daylight's database: {error}") from None
-    known = {each.name.partition("_")[0] for each in _MIGRATIONS.glob("*.py")}
-    if schema not in known:
-        raise InvalidRequest(
-            f"{file} has schema {schema}, and this version of Daylight knows up to {max(known)}: upgrade Daylight first"
-        )
+    check_revision(schema, file)
 
 
 def _verify(database: sqlite3.Connection, file: Path) -> None:

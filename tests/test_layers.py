@@ -44,7 +44,7 @@ PARTS: dict[str, set[str]] = {
     "confined": MODEL,
     "service_log": set(),
     "discovery": MODEL | TOOLS | {"home", "process_identity"},
-    "backup": MODEL | TOOLS | {"home", "discovery"},
+    "backup": MODEL | TOOLS | {"home", "discovery", "store"},
     **dict.fromkeys(DECISIONS, MODEL),
     **dict.fromkeys(SEAMS, MODEL | DECISIONS | TOOLS | {"home", "devices", "overlay"}),
     "environments": MODEL | TOOLS | {"home", "snapshots"},  # another interpreter is recorded as our own is

@@ -15,22 +15,18 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event, text
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, ProgrammingError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from kernel_backend.errors import DaylightError, InvalidRequest
+from kernel_backend.errors import InvalidRequest
 from kernel_backend.retry import RetryPolicy
 from kernel_backend.store.base import StoreUnavailable
 from kernel_backend.store.postgresql import check_server, connect_postgresql
+from kernel_backend.store.revisions import MIGRATIONS, check_revision
 from kernel_backend.store.url import shown
 
-_MIGRATIONS = Path(__file__).parent / "migrations"
 _MIGRATION_LOCK = 0x6461796C  # advisory lock number, the same in all processes of Daylight
 _NETWORK = ("nfs", "cifs", "smb", "fuse.", "9p", "afs", "ceph", "lustre", "gpfs", "beegfs", "glusterfs")
 _BUSY_SECONDS = 20.0
 _RETRY = RetryPolicy((0.05,), limit=_BUSY_SECONDS)  # policy for switching the journal mode
 _NO_PRIVILEGE = "42501"  # SQLSTATE: the user lacks a privilege in this schema
-
-
-class NewerDatabase(DaylightError):
-    """Error: a later version of Daylight has changed the database, so that this version cannot use it."""
 
 
 def connect(url: URL) -> Engine:
@@ -97,7 +93,7 @@ def is_network(path: Path, mounts: str) -> bool:
 def migrate(engine: Engine) -> None:
     """Update the database's schema to that of this version; safe if several processes do so at once.
 
-    Raises NewerDatabase if the schema is that of a later version.
+    Raises OtherVersion if the schema is of a later version, or of one before the first release.
     """
     config, script = _scripts()
     with engine.connect() as db:
@@ -108,15 +104,15 @@ def migrate(engine: Engine) -> None:
     with engine.execution_options(writes=True).begin() as db:
         if engine.dialect.name == "postgresql":
             db.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _MIGRATION_LOCK})
-        _check_known(db, script)
+        _known_revision(db)
         config.attributes["connection"] = db
         command.upgrade(config, "head")
 
 
 def check_schema(db: Connection) -> None:
-    """Raise InvalidRequest if the database does not have this version's schema; NewerDatabase if it has a later one."""
+    """Raise InvalidRequest if the database does not have this version's schema."""
     _, script = _scripts()
-    found, name = _check_known(db, script), shown(db.engine.url)
+    found, name = _known_revision(db), shown(db.engine.url)
     if found is None:
         raise InvalidRequest(f"{name} holds no database of Daylight")
     if found != script.get_current_head():
@@ -128,21 +124,14 @@ def check_schema(db: Connection) -> None:
 
 def _scripts() -> tuple[Config, ScriptDirectory]:
     config = Config()
-    config.set_main_option("script_location", str(_MIGRATIONS).replace("%", "%%"))
+    config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
     return config, ScriptDirectory.from_config(config)
 
 
-def _check_known(db: Connection, script: ScriptDirectory) -> str | None:
-    """Return the revision of a database's schema; None if the database is empty.
-
-    Raises NewerDatabase if this version of Daylight does not know the revision.
-    """
+def _known_revision(db: Connection) -> str | None:
     found = _revision(db)
-    if found is not None and found not in {known.revision for known in script.walk_revisions()}:
-        raise NewerDatabase(
-            f"the database {shown(db.engine.url)} has schema {found}, this version of Daylight knows up to "
-            f"{script.get_current_head()}: upgrade Daylight, or point it at another database"
-        )
+    if found is not None:
+        check_revision(found, f"the database {shown(db.engine.url)}")
     return found
 
 

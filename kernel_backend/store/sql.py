@@ -61,8 +61,8 @@ class SqlStore(SqlExperimentStore, SqlQuotaStore, SqlReportedStore, SqlSearchSto
     """Store in a SQL database.
 
     `at` is the path of a SQLite file, or a URL of SQLite or PostgreSQL. With `alone` no other service can write to a
-    PostgreSQL database meanwhile. Raises StoreUnavailable, and NewerDatabase if a later version of Daylight has changed
-    the database.
+    PostgreSQL database meanwhile. Raises StoreUnavailable, and OtherVersion if this version of Daylight cannot use the
+    database's schema.
     """
 
     def __init__(self, at: str | Path, *, alone: bool = False) -> None:

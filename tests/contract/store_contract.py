@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+import shutil
 import threading
 from collections.abc import Sequence
 from itertools import pairwise
@@ -11,7 +12,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-from alembic.script import ScriptDirectory
 from pydantic import ValidationError
 from sqlalchemy import text
 
@@ -60,13 +60,13 @@ from kernel_backend.model.views.overview import Overview
 from kernel_backend.model.views.shown_trials import TrialActivity, shown_trials
 from kernel_backend.model.views.thinning import Thinned
 from kernel_backend.store import connect as connecting
+from kernel_backend.store import revisions
 from kernel_backend.store.base import NewExperiment, Store
 from kernel_backend.store.connect import connect
 from kernel_backend.store.sql import SqlStore
 from kernel_backend.store.url import database_url
 from tests.support.builders import update_trial
 
-MIGRATIONS = str(Path(connecting.__file__).parent / "migrations")
 GANG = (Share(node="here", kind="cpu", address="127.0.0.1", slots=(0, 1)),)
 
 
@@ -113,95 +113,37 @@ def search(store: Store, **fields: Any) -> int:
     return store.add_experiment(draft(**fields).model_copy(update={"config": config}), at=1.0)[0].number
 
 
-# What later migrations have made, for tests that go back to a database of before.
-MADE_SINCE_0022 = (
-    "ALTER TABLE webhooks DROP COLUMN admin_at",
-    "DROP INDEX webhooks_by_request",
-    "ALTER TABLE webhooks DROP COLUMN request",
-    "ALTER TABLE webhooks DROP COLUMN confirmed_at",
-    "ALTER TABLE webhooks DROP COLUMN link",
-    "DROP INDEX experiments_by_request",
-    "ALTER TABLE experiments DROP COLUMN request",
-    "DROP INDEX experiments_by_state",
-    "ALTER TABLE attempts DROP COLUMN pool",
-    "DROP TABLE search_histories",
-    "DROP INDEX trials_by_best",
-    "DROP INDEX unusual_trials",
-    "ALTER TABLE trials DROP COLUMN best_value",
-)
+LATER = """\
+import sqlalchemy as sa
+from alembic import op
 
-MADE_SINCE_0007 = (
-    *MADE_SINCE_0022,
-    "DROP TABLE claims",
-    "DROP INDEX attempts_by_end",
-    "DROP TABLE quotas",
-    "DROP TABLE drained",
-    "DROP TABLE audit",
-    "DROP INDEX experiments_by_group",
-    "ALTER TABLE experiments DROP COLUMN priority",
-    "ALTER TABLE trials DROP COLUMN uid",
-    "DROP INDEX notes_by_experiment",
-    "ALTER TABLE experiments DROP COLUMN note",
-    "ALTER TABLE experiments DROP COLUMN tags",
-    "ALTER TABLE experiments DROP COLUMN deleted_at",
-    "ALTER TABLE experiments DROP COLUMN purged_at",
-    "ALTER TABLE attempts DROP COLUMN granted_at",
-    "ALTER TABLE attempts DROP COLUMN nodes",
-    "DROP TABLE pools",
-    "DROP TABLE node_faults",
-    "DROP TABLE rank_times",
-    "DROP TABLE slot_use",
-    "DROP TABLE webhooks",
-    "DROP TABLE outbox",
-    "DROP INDEX reports_by_trial",
-    "ALTER TABLE attempts DROP COLUMN trace",
-)
+revision, down_revision = "0029", "0028"
+
+def upgrade() -> None:
+    op.add_column("trials", sa.Column("colour", sa.Text, nullable=False, server_default="red"))
+"""
 
 
-def check_bests_of_before(url: str) -> None:
-    """Check that a database from before trials had bests gets them from its reports."""
-    store, upwards = SqlStore(url), Config(metric=Metric(name="accuracy", mode="max"))
-    store.add_experiment(draft().model_copy(update={"config": upwards}), at=1.0)
-    values = (0.5, math.nan, 0.75, 0.75, math.inf)
-    batch = [report(n, n, "validation", accuracy=value) for n, value in enumerate(values, 1)]
-    store.accept(placed(store, number=1).id, [*batch, report(9, 9, accuracy=0.9)], at=4.0)
-    store.accept(placed(store).id, [report(1, 20, "validation"), report(2, 10, "validation")], at=4.0)
-    placed(store)
-    before = [store.trial(number, 1) for number in (1, 2, 3)]
-    assert [each.best and each.best.step for each in before] == [3, 20, None]
-    store.close()
-    engine = connect(database_url(url))
-    with engine.begin() as db:
-        for statement in (*MADE_SINCE_0007, "ALTER TABLE trials DROP COLUMN best"):
-            db.execute(text(statement))
-        older = ScriptDirectory(MIGRATIONS).get_revision("0007").down_revision
-        db.execute(text("UPDATE alembic_version SET version_num = :older"), {"older": older})
-    engine.dispose()
-    again = SqlStore(url)
-    assert [again.trial(number, 1) for number in (1, 2, 3)] == before
-    with again._reading() as db:  # what the index of the best trials has
-        values_of_best = db.execute(text("SELECT best_value FROM trials ORDER BY experiment")).scalars().all()
-    assert values_of_best == [each.best and each.best.value for each in before]
-    again.close()
-
-
-def check_pools_of_before(url: str) -> None:
-    """Check that attempts from before they had pools get those of their experiments."""
+def check_a_later_migration(url: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Check that a database of the first release is upgraded by a migration of a later one, and keeps its rows."""
     store = SqlStore(url)
-    configs = (Config(pool="gpu"), Config(), Config(pool="cpu"))
-    for config in configs:
-        store.add_experiment(draft().model_copy(update={"config": config}), at=1.0)
-    keys = [placed(store, number=number).id for number in (1, 2, 3)]
+    store.accept(placed(store).id, training(1, 3), at=4.0)
+    before = store.overview(1), store.messages(0), store.reports(1, 1)
     store.close()
+    migrations = shutil.copytree(revisions.MIGRATIONS, folder / "migrations")
+    (migrations / "versions" / "0029_colours.py").write_text(LATER)
+    for module in (revisions, connecting):
+        monkeypatch.setattr(module, "MIGRATIONS", migrations)
     engine = connect(database_url(url))
-    with engine.begin() as db:
-        for statement in MADE_SINCE_0022:
-            db.execute(text(statement))
-        db.execute(text("UPDATE alembic_version SET version_num = '0022'"))
-    engine.dispose()
+    with engine.connect() as db, pytest.raises(InvalidRequest, match=r"schema 0028, .* writes 0029: start a service"):
+        connecting.check_schema(db)
     again = SqlStore(url)
-    assert [again.attempt(key).pool for key in keys] == ["gpu", "local", "cpu"]
+    assert (again.overview(1), again.messages(0), again.reports(1, 1)) == before
     again.close()
+    with engine.connect() as db:
+        assert db.execute(text("SELECT colour FROM trials")).scalars().all() == ["red"]
+        connecting.check_schema(db)
+    engine.dispose()
 
 
 def parts(record: Record, kind: type[Record]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from alembic.runtime.migration import MigrationContext
 from outbox_contract import OutboxContract
 from sharing_contract import SharingContract
 from sqlalchemy import create_engine, event
-from store_contract import StoreContract, check_bests_of_before, check_pools_of_before, draft, placed, training
+from store_contract import StoreContract, check_a_later_migration, draft, placed, training
 
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.trial import Attempt
@@ -61,12 +61,8 @@ def test_the_migrated_schema_is_the_one_in_tables(url: str) -> None:
     engine.dispose()
 
 
-def test_trials_of_before_have_their_best(url: str) -> None:
-    check_bests_of_before(url)
-
-
-def test_attempts_of_before_have_the_pools_of_their_experiments(url: str) -> None:
-    check_pools_of_before(url)
+def test_a_later_migration_keeps_the_rows(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    check_a_later_migration(url, tmp_path, monkeypatch)
 
 
 def test_stores_that_open_a_new_database_at_once_share_it(url: str) -> None:

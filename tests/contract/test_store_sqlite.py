@@ -21,21 +21,13 @@ from alembic.runtime.migration import MigrationContext
 from outbox_contract import OutboxContract
 from sharing_contract import SharingContract
 from sqlalchemy import create_engine, event, text
-from store_contract import (
-    MADE_SINCE_0007,
-    StoreContract,
-    check_bests_of_before,
-    check_pools_of_before,
-    draft,
-    placed,
-    training,
-)
+from store_contract import StoreContract, check_a_later_migration, draft, placed, training
 
-from kernel_backend.errors import DaylightError, InvalidRequest
+from kernel_backend.errors import DaylightError, InvalidRequest, OtherVersion
 from kernel_backend.model import events as e
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.store.base import StoreUnavailable
-from kernel_backend.store.connect import NewerDatabase, is_network
+from kernel_backend.store.connect import is_network
 from kernel_backend.store.sql import SqlStore
 from kernel_backend.store.tables import metadata
 from tests.support.empty_database import empty_database
@@ -82,63 +74,23 @@ def test_the_migrated_schema_is_the_one_in_tables(file: Path) -> None:
         assert compare_metadata(context, metadata) == []
 
 
-def test_a_database_of_before_is_brought_up_to_date(file: Path) -> None:
-    store = SqlStore(file)
-    store.add_experiment(draft(), at=1.0)
-    before = store.overview(1)
-    store.close()
-    with create_engine(f"sqlite:///{file}").begin() as db:
-        added = "trials.training", "trials.excluded", "attempts.guarantee", "experiments.rerun_of"
-        added += "experiments.begins_from", "experiments.space", "trials.until", "trials.begins_from", "trials.best"
-        for column in added:
-            table, name = column.split(".")
-            db.execute(text(f"ALTER TABLE {table} DROP COLUMN {name}"))
-        for statement in MADE_SINCE_0007:
-            db.execute(text(statement))
-        db.execute(text("DROP TABLE facts"))
-        db.execute(text("DROP TABLE search_log"))
-        db.execute(text("DROP TABLE artifacts"))
-        db.execute(text("DROP INDEX trials_by_state"))
-        db.execute(text("UPDATE alembic_version SET version_num = '0001'"))
-    again = SqlStore(file)
-    assert again.overview(1) == before
-    again.close()
+def test_a_later_migration_keeps_the_rows(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    check_a_later_migration(f"sqlite:///{file}", tmp_path, monkeypatch)
 
 
-def test_a_trial_of_before_begins_where_its_experiment_does(file: Path) -> None:
-    store = SqlStore(file)
-    for begins_from in (None, "9.1/8-2"):
-        store.add_experiment(draft(begins_from=begins_from), at=1.0)
-    before = store.overviews()
-    store.close()
-    with create_engine(f"sqlite:///{file}").begin() as db:
-        for column in ("experiments.space", "trials.until", "trials.begins_from", "trials.best"):
-            db.execute(text("ALTER TABLE {} DROP COLUMN {}".format(*column.split("."))))
-        for statement in MADE_SINCE_0007:
-            db.execute(text(statement))
-        db.execute(text("DROP TABLE artifacts"))
-        db.execute(text("DROP TABLE search_log"))
-        db.execute(text("DROP INDEX trials_by_state"))
-        db.execute(text("UPDATE alembic_version SET version_num = '0004'"))
-    again = SqlStore(file)
-    assert [each.trials[0].begins_from for each in again.overviews()] == ["9.1/8-2", None]
-    assert again.overviews() == before
-    again.close()
-
-
-def test_trials_of_before_have_their_best(file: Path) -> None:
-    check_bests_of_before(f"sqlite:///{file}")
-
-
-def test_attempts_of_before_have_the_pools_of_their_experiments(file: Path) -> None:
-    check_pools_of_before(f"sqlite:///{file}")
-
-
-def test_a_database_from_the_future_is_refused(file: Path) -> None:
+@pytest.mark.parametrize(
+    ("schema", "told"),
+    [
+        ("9999", r"schema 9999, and this version of Daylight knows up to 0028: upgrade Daylight"),
+        ("0027", r"schema 0027 of a development version, .* only from 0028 on: start the service of commit \w+"),
+    ],
+    ids=["later", "before the first release"],
+)
+def test_a_database_of_another_version_is_refused(file: Path, schema: str, told: str) -> None:
     SqlStore(file).close()
     with create_engine(f"sqlite:///{file}").begin() as db:
-        db.execute(text("UPDATE alembic_version SET version_num = '9999'"))
-    with pytest.raises(NewerDatabase, match=r"schema 9999, this version of Daylight knows up to 0028: upgrade"):
+        db.execute(text("UPDATE alembic_version SET version_num = :schema"), {"schema": schema})
+    with pytest.raises(OtherVersion, match=told):
         SqlStore(file)
 
 

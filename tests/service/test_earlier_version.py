@@ -20,9 +20,9 @@ from tests.support import forkservers
 from tests.support.world import PATIENCE_S, until
 
 ROOT = Path(__file__).parents[2]
-# Stands for the last release until there is one, whose tag takes its place: the commit before classes, functions and
-# modules were renamed, some hours after readers began to leave out what they do not know.
-EARLIER = "e9b03ef4db51"
+# Stands for the last release until there is one, whose tag takes its place: the commit before the migrations up to the
+# first release became one, so that its database is the oldest that this version opens.
+EARLIER = "07212f7f80b9"
 DAYLIGHT = "import sys; from kernel_backend.cli import main; sys.exit(main())"
 CELL = """\
 import os

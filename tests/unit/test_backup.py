@@ -145,10 +145,11 @@ def test_what_is_no_backup_is_refused_and_nothing_is_changed(home: Path, tmp_pat
     (tmp_path / "torn.db").write_bytes(whole[: len(whole) // 2])
     with pytest.raises(InvalidRequest, match=r"torn\.db"):
         restore(home, tmp_path / "torn.db")
-    with sqlite3.connect(tmp_path / "monday.db") as newer:
-        newer.execute("UPDATE alembic_version SET version_num = '9999'")
-    with pytest.raises(InvalidRequest, match="has schema 9999, and this version of Daylight knows up to"):
-        restore(home, tmp_path / "monday.db")
+    for schema, told in (("9999", "and this version of Daylight knows up to"), ("0027", "of a development version")):
+        with sqlite3.connect(tmp_path / "monday.db") as other:
+            other.execute("UPDATE alembic_version SET version_num = ?", [schema])
+        with pytest.raises(InvalidRequest, match=f"has schema {schema},? {told}"):
+            restore(home, tmp_path / "monday.db")
     assert numbers(home) == [1]
     assert [each.name for each in home.iterdir() if "before" in each.name or each.name.startswith(".")] == []
 
