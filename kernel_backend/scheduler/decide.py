@@ -20,10 +20,10 @@ from kernel_backend.scheduler.backfill_risk import STEPS, Due, due, late, risk_o
 from kernel_backend.scheduler.decisions import Decisions, Preempt, Start
 from kernel_backend.scheduler.elastic import enlarged, growth, kept_for, may_grow, unplaced
 from kernel_backend.scheduler.fair_share import FairOrder
-from kernel_backend.scheduler.order import reserved_for
+from kernel_backend.scheduler.order import PoolQueue, RequestClass, reserved_for
 from kernel_backend.scheduler.placement import Capacity, SlotsByNode, feasible
 from kernel_backend.scheduler.preemption import Source, beyond, preemptible_now, surpluses, victims, whole
-from kernel_backend.scheduler.queue import QueueKey, UserQueue
+from kernel_backend.scheduler.queue import UserQueue
 from kernel_backend.scheduler.quotas import Ledger, borrowed_slots
 from kernel_backend.scheduler.requests import Allocation, RequestKey, Reservation, Shape, SlotRequest
 from kernel_backend.scheduler.reservations import Plan, SlotRelease, plan, releases
@@ -40,17 +40,12 @@ def decide(cluster: ClusterState) -> Decisions:
     across.preempts = {each.run.key: each for each in _beyond_limits(cluster, ledger)}
     passes = across.passes = {pool: _Pass(cluster, pool, ledger, across) for pool in sorted(cluster.pools)}
     # Limits and guarantees span pools, so each class of requests is served in all pools before the next class.
-    for each in passes.values():
-        each.serve_first()
-    for each in passes.values():
-        each.serve_guaranteed()
-    for each in passes.values():
-        each.serve_kept()
-    for each in passes.values():
-        each.serve_others()
+    for requests in RequestClass:
+        for each in passes.values():
+            each.serve(requests)
     if across.left - across.served:  # in the pool to which they were left, others came first
         for each in passes.values():
-            each.serve_others()
+            each.serve(RequestClass.OTHER)
     for each in passes.values():
         each.serve_site_queue()
     for each in passes.values():
@@ -100,10 +95,7 @@ def _preempt(source: Source, reason: str, at: float) -> Preempt:
 
 
 class _Pass:
-    """Decisions about the requests of one pool.
-
-    `decide` calls the methods `serve_...` in turn, one for each class of requests.
-    """
+    """Decisions about the requests of one pool."""
 
     def __init__(self, cluster: ClusterState, pool: str, ledger: Ledger, across: _AcrossPools) -> None:
         self._cluster, self._pool, self._ledger, self._at = cluster, pool, ledger, cluster.at
@@ -112,30 +104,22 @@ class _Pass:
         self._capacities = _capacities(cluster, self._nodes)
         self._plans: list[Plan] = []
         self._headed = False  # whether the first request in order has a reservation
-        self._begun: Counter[tuple[QueueKey, Shape]] = Counter()  # index of the first undecided request of each shape
+        self._waiting = PoolQueue(cluster, pool, across.served)
         self._full: set[Shape] = set()  # shapes that fit nowhere
         self._taken: Counter[str] = Counter()
         self._dues: dict[RequestKey, Due] = {}  # cached results of `_due`
         self.starts: list[Start] = []
 
-    # The four classes of requests
+    def serve(self, requests: RequestClass) -> None:
+        """Serve the requests of a class."""
+        if requests is RequestClass.RESERVED:
+            self._serve_all_reserved()
+            return
+        for lines in self._waiting.lines(requests, self._ledger):
+            self._walk(lines, guaranteed=requests is RequestClass.GUARANTEED)
 
-    def serve_first(self) -> None:
-        """Serve the requests that an admin has moved ahead of everything else."""
-        for lines in self._lines:
-            if lines[0].key.priority >= FIRST:
-                self._walk(lines, guaranteed=False)
-
-    def serve_guaranteed(self) -> None:
-        """Serve the requests that a guarantee of their user or group covers."""
-        for lines in self._lines:
-            self._walk(list(filter(self._ledger.has_guarantee, lines)), guaranteed=True)
-
-    def serve_kept(self) -> None:
-        """Serve requests that have a reservation, then those that have been first in their user's queue for too long.
-
-        Requests that cannot start now get or keep a reservation.
-        """
+    def _serve_all_reserved(self) -> None:
+        """Serve the requests of `reserved_for`; those that cannot start now get or keep a reservation."""
         since = self._at - self._cluster.rules.patience
         for request in reserved_for(self._cluster, self._pool):
             reservation = self._reserved.get(request.key)
@@ -143,11 +127,6 @@ class _Pass:
                 starves = self._cluster.queue.starves(request, self._at - self._cluster.rules.starving)
                 firm = starves or (reservation is not None and reservation.since <= since)
                 self._serve_reserved(request, firm, at_risk=not starves)
-
-    def serve_others(self) -> None:
-        """Serve all other requests, by priority and fair share."""
-        for lines in self._lines:
-            self._walk(lines, guaranteed=False)
 
     def serve_elastic(self) -> None:
         """Give free slots that nobody waits for to elastic gangs, whose number of slots may change.
@@ -201,16 +180,7 @@ class _Pass:
             return True
         if any(queue.requests[key].within(self._pool) for key in queue.ineligible):
             return True
-        undecided = (each for lines in self._lines for line in lines for each in self._next_of_each_shape(line))
-        return any(self._ledger.stopped_by(each) is None and self._feasible(each) for each in undecided)
-
-    @cached_property
-    def _lines(self) -> list[list[UserQueue]]:
-        """Return the user queues (requests of one user, group and priority) by priority, the highest priority first."""
-        by_priority: dict[int, list[UserQueue]] = {}
-        for key, line in self._cluster.queue.lines.get(self._pool, {}).items():
-            by_priority.setdefault(key.priority, []).append(line)
-        return [by_priority[priority] for priority in sorted(by_priority, reverse=True)]
+        return any(self._ledger.stopped_by(each) is None and self._feasible(each) for each in self._waiting.heads())
 
     def _walk(self, lines: list[UserQueue], guaranteed: bool) -> None:
         """Serve requests one by one, in fair-share order, until none of them can start.
@@ -242,7 +212,7 @@ class _Pass:
         few free slots may preempt gangs that hold borrowed slots, which serves it as well. Otherwise, the first request
         of the pool that does not fit gets a reservation.
         """
-        for request in self._next_of_each_shape(line):
+        for request in self._waiting.next_of_each_shape(line):
             if guaranteed and not self._ledger.guaranteed(request):
                 continue
             if self._ledger.stopped_by(request) or not self._serves(request):
@@ -257,20 +227,6 @@ class _Pass:
             if not guaranteed and not self._headed:
                 self._keep(request, firm=request.priority >= FIRST, at_risk=True)
         return False
-
-    def _next_of_each_shape(self, line: UserQueue) -> list[SlotRequest]:
-        """Return the first request of a user queue that is not decided yet, for each shape, in queue order.
-
-        Requests of one shape have the same size and constraints, so that all of them fit or none does.
-        """
-        firsts = []
-        for shape, requests in line.shapes.items():
-            nth = self._begun[line.key, shape]
-            while nth < len(requests) and requests[nth].key in self._served:
-                nth += 1
-            self._begun[line.key, shape] = nth
-            firsts += requests[nth : nth + 1]
-        return sorted(firsts, key=lambda request: request.order)
 
     def _serve_reserved(self, request: SlotRequest, firm: bool, at_risk: bool) -> None:
         if not self._serves(request):

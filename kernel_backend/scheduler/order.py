@@ -1,9 +1,10 @@
-"""Yield requests in scheduling order, computed only as far as the caller reads."""
+"""Order the requests of a pool: by class, and within a class by priority and fair share; find who has a reservation."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
+from enum import Enum, auto
 
 from kernel_backend.model.experiment import FIRST
 from kernel_backend.scheduler.fair_share import FairOrder
@@ -28,61 +29,75 @@ def in_order(cluster: ClusterState, pool: str) -> Iterator[SlotRequest]:
             yield request
 
 
-def _fair_order(cluster: ClusterState, pool: str) -> Iterator[SlotRequest]:
-    ledger = Ledger(cluster)
-    lines = cluster.queue.lines.get(pool, {})
-    waiting: dict[QueueKey, Iterator[SlotRequest]] = {}
-    heads: dict[QueueKey, SlotRequest | None] = {}
-    begun: Counter[tuple[QueueKey, Shape]] = Counter()  # index of the first undecided request of each shape
-    served: set[RequestKey] = set()
+class RequestClass(Enum):
+    """Classes of requests, in the order in which `decide` serves them."""
 
-    def next_of(line: UserQueue) -> SlotRequest | None:
-        """Return the first request of a user queue that is not in the order yet; None if all are."""
-        requests = waiting.setdefault(line.key, iter(line.requests))
-        head = heads.get(line.key) or next(requests, None)
-        while head is not None and head.key in served:
-            head = next(requests, None)
-        heads[line.key] = head
-        return head
+    FIRST = auto()  # moved ahead of everything else by an admin
+    GUARANTEED = auto()  # covered by a guarantee of their user or group
+    RESERVED = auto()  # see `reserved_for`
+    OTHER = auto()
 
-    def guaranteed_of(line: UserQueue) -> SlotRequest | None:
-        """Return the first request of a user queue that is not in the order yet and lies within a guarantee, or None.
 
-        Of several requests of one shape, which fit all or none, only the first is checked.
+class PoolQueue:
+    """User queues of a pool, and the requests in them that have not been served; `served` grows meanwhile."""
+
+    def __init__(self, cluster: ClusterState, pool: str, served: Set[RequestKey]) -> None:
+        self._served = served
+        self._begun: Counter[tuple[QueueKey, Shape]] = Counter()  # index of the first unserved request of each shape
+        by_priority: dict[int, list[UserQueue]] = {}
+        for key, line in cluster.queue.lines.get(pool, {}).items():
+            by_priority.setdefault(key.priority, []).append(line)
+        self._lines = [by_priority[priority] for priority in sorted(by_priority, reverse=True)]
+
+    def lines(self, of: RequestClass, ledger: Ledger) -> Iterator[list[UserQueue]]:
+        """Yield the user queues that may have requests of a class, by priority, the highest priority first."""
+        for lines in self._lines:
+            if of is RequestClass.GUARANTEED:
+                yield list(filter(ledger.has_guarantee, lines))
+            elif of is not RequestClass.FIRST or lines[0].key.priority >= FIRST:
+                yield lines
+
+    def heads(self) -> Iterator[SlotRequest]:
+        """Yield the requests of `next_of_each_shape` of all user queues."""
+        return (request for lines in self._lines for line in lines for request in self.next_of_each_shape(line))
+
+    def next_of_each_shape(self, line: UserQueue) -> list[SlotRequest]:
+        """Return the first request of a user queue that is not served yet, for each shape, in queue order.
+
+        Requests of one shape have the same size and constraints, so that all of them fit or none does.
         """
         firsts = []
         for shape, requests in line.shapes.items():
-            nth = begun[line.key, shape]
-            while nth < len(requests) and requests[nth].key in served:
+            nth = self._begun[line.key, shape]
+            while nth < len(requests) and requests[nth].key in self._served:
                 nth += 1
-            begun[line.key, shape] = nth
-            firsts += [request for request in requests[nth : nth + 1] if ledger.guaranteed(request)]
-        return min(firsts, key=lambda request: request.order, default=None)
+            self._begun[line.key, shape] = nth
+            firsts += requests[nth : nth + 1]
+        return sorted(firsts, key=lambda request: request.order)
 
-    def walk(priority: int, guaranteed: bool) -> Iterator[SlotRequest]:
-        his = (line for line in lines.values() if line.key.priority == priority)
-        fair_order = FairOrder((line for line in his if not guaranteed or ledger.has_guarantee(line)), ledger)
-        while (line := fair_order.next()) is not None:
-            request = guaranteed_of(line) if guaranteed else next_of(line)
-            if request is not None:
-                served.add(request.key)
-                ledger.give(request)
-                yield request
-            fair_order.over(again=request is not None)
 
-    priorities = sorted({line.key.priority for line in lines.values()}, reverse=True)
-    for priority in priorities:
-        if priority >= FIRST:
-            yield from walk(priority, False)
-    for priority in priorities:
-        yield from walk(priority, True)
-    for request in reserved_for(cluster, pool):
-        if request.key not in served:
+def _fair_order(cluster: ClusterState, pool: str) -> Iterator[SlotRequest]:
+    ledger, served = Ledger(cluster), set[RequestKey]()
+    waiting = PoolQueue(cluster, pool, served)
+
+    def requests_of(each: RequestClass) -> Iterator[SlotRequest]:
+        if each is RequestClass.RESERVED:
+            yield from (request for request in reserved_for(cluster, pool) if request.key not in served)
+            return
+        for lines in waiting.lines(each, ledger):
+            fair_order = FairOrder(lines, ledger)
+            while (line := fair_order.next()) is not None:
+                unserved = waiting.next_of_each_shape(line)
+                if each is RequestClass.GUARANTEED:
+                    unserved = list(filter(ledger.guaranteed, unserved))
+                yield from unserved[:1]
+                fair_order.over(again=bool(unserved))
+
+    for each in RequestClass:
+        for request in requests_of(each):
             served.add(request.key)
             ledger.give(request)
             yield request
-    for priority in priorities:
-        yield from walk(priority, False)
 
 
 def reserved_for(cluster: ClusterState, pool: str) -> list[SlotRequest]:
