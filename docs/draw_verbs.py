@@ -6,6 +6,7 @@ python docs/draw_verbs.py --check    change nothing; exit code 1 where one is
 
 from __future__ import annotations
 
+import re
 import sys
 from argparse import SUPPRESS
 
@@ -14,7 +15,8 @@ from generated import DOCS, between, keep_current
 from jupyter_ext.magics.commands import VERBS
 from kernel_backend.cli import verbs
 from kernel_backend.commands.verb import Verb
-from kernel_backend.routes import ENDPOINTS, Operation
+from kernel_backend.routes import ENDPOINTS
+from kernel_backend.routes.operations import Operation
 from kernel_backend.spec.option_parser import options_for
 from kernel_backend.spec.options import OPTIONS, Option
 
@@ -64,13 +66,14 @@ def magics() -> str:
     return "\n".join(["| magic | what it does |", "|---|---|", *rows])
 
 
-def routes() -> str:
-    """Return the table of the routes that call a verb."""
+def routes(page: str) -> str:
+    """Return the table of the routes that change something by a verb, without those that the page describes by hand."""
+    by_hand = re.sub("<!-- verbs -->.*?<!-- end -->", "", page, flags=re.DOTALL)
     rows = [
         f"| `{method} {endpoint.path}` | {operation.does} | {fields(operation)} | {'yes' if operation.page else ''} |"
         for endpoint in ENDPOINTS
         for method, operation in endpoint.operations.items()
-        if operation.verb
+        if operation.verb and method != "GET" and f"`{method} {endpoint.path}`" not in by_hand
     ]
     return "\n".join(["| route | what it does | fields of the body | pages may call it |", "|---|---|---|---|", *rows])
 
@@ -81,9 +84,10 @@ def fields(operation: Operation) -> str:
 
 
 if __name__ == "__main__":
+    http = HTTP.read_text(encoding="utf-8")
     pages = {
         COMMANDS: between(between(COMMANDS.read_text(encoding="utf-8"), "verbs", commands()), "arguments", arguments()),
         MAGICS: between(MAGICS.read_text(encoding="utf-8"), "verbs", magics()),
-        HTTP: between(HTTP.read_text(encoding="utf-8"), "verbs", routes()),
+        HTTP: between(http, "verbs", routes(http)),
     }
     sys.exit(keep_current(pages, "the table of verbs"))

@@ -24,7 +24,8 @@ from jupyter_ext.server.proxy import Proxy
 from jupyter_ext.server.relay import Relay
 from kernel_backend.discovery import START_LIMIT
 from kernel_backend.model.record import Record
-from kernel_backend.routes import ENDPOINTS, PARTS, Operation
+from kernel_backend.routes import ENDPOINTS
+from kernel_backend.routes.operations import PARTS, Operation
 
 NUMBER = f"({PARTS['number']})"
 ONE = "/api/experiments/{}"

@@ -10,7 +10,8 @@ from typing import Any
 from kernel_backend.client import Client
 from kernel_backend.errors import DaylightError, InvalidRequest, NotFound, TooLarge
 from kernel_backend.model.record import checked
-from kernel_backend.routes import ENDPOINTS, INT, JSON, ONE, Operation
+from kernel_backend.routes import ENDPOINTS
+from kernel_backend.routes.operations import JSON, ONE, Operation
 
 Json = dict[str, Any]
 MOST_BYTES = 4 * 2**20  # bytes of a file, as it delays other requests to the kernel
@@ -45,8 +46,8 @@ def _allowed(method: str, path: str, number: int) -> Operation | None:
 
 def _query(operation: Operation, query: Mapping[str, Any]) -> Json:
     return {
-        name: _number(name, query[name]) if kind == INT else str(query[name])
-        for name, kind in operation.query.items()
+        name: _number(name, query[name]) if each.type == "integer" else str(query[name])
+        for name, each in operation.query.items()
         if name in query
     }
 

@@ -1,4 +1,4 @@
-"""List and serve artifacts; their content is not trusted, so responses are such that no browser executes it."""
+"""Serve artifacts; their content is not trusted, so responses are such that no browser executes it."""
 
 from __future__ import annotations
 
@@ -9,14 +9,6 @@ from kernel_backend.model.artifacts import PICTURES, UNKNOWN
 
 # Sent with their media type, because browsers do not execute them. HTML, SVG and others are sent as bytes.
 HARMLESS = PICTURES | {"text/plain", "text/csv", "application/json", "application/pdf", "application/zip"}
-
-
-class ArtifactsHandler(ApiHandler):
-    """Handler that lists the artifacts of an experiment."""
-
-    async def get(self, number: str) -> None:
-        """List the artifacts that the trials of an experiment have saved."""
-        self.reply({"artifacts": await self.service.artifacts.listed(self.user, int(number))})
 
 
 class ArtifactHandler(ApiHandler):
@@ -37,6 +29,5 @@ class ArtifactHandler(ApiHandler):
 
 
 HANDLERS: dict[str, type[RequestHandler]] = {
-    "/api/experiments/{number}/artifacts": ArtifactsHandler,
     "/api/experiments/{number}/trials/{trial}/artifacts/{artifact}": ArtifactHandler,
 }

@@ -27,6 +27,7 @@ from kernel_backend.model import versions
 from kernel_backend.model.cluster.people import Person
 from kernel_backend.model.record import Record, first_problems, json_text, problem_text, truths_for_numbers
 from kernel_backend.model.versions import DEFAULTS, REQUEST, VERSION
+from kernel_backend.routes.operations import Query
 
 if TYPE_CHECKING:
     from kernel_backend.service.service import Service
@@ -165,6 +166,14 @@ class AuthenticatedHandler(RequestHandler):
         """Return the query parameter `name` as an integer, or None if it is absent; raises InvalidRequest."""
         given = self.get_query_argument(name, None) is not None
         return self.integer(name, 0, least) if given else None
+
+    def parameter(self, name: str, kind: Query) -> int | str | None:
+        """Return the query parameter `name`, or its default if it is absent or an empty text; raises InvalidRequest."""
+        if kind.type == "string":
+            return self.text(name) or kind.default
+        if self.get_query_argument(name, None) is None:
+            return kind.default
+        return self.integer(name, 0, kind.least, kind.most)
 
     def text(self, name: str) -> str | None:
         """Return the query parameter `name`, None if it is absent; raises InvalidRequest if it is too long."""

@@ -10,18 +10,16 @@ from tornado.web import RequestHandler
 
 from kernel_backend.api.base import ApiHandler
 from kernel_backend.errors import InvalidRequest
-from kernel_backend.model.diff import Rerun as RerunAsked
 from kernel_backend.model.experiment import Submission
 from kernel_backend.model.labels import split_tags
 from kernel_backend.model.reports import Kind
 from kernel_backend.model.views.curves import Curve
 from kernel_backend.model.views.overview import Overview
 from kernel_backend.model.views.search_status import SearchStatus
-from kernel_backend.spec.resume import Resumption
+from kernel_backend.routes.experiments import POINTS
 from kernel_backend.text.csv_export import metrics_csv, trials_csv
 
 REPORTS_AT_ONCE = 10_000
-POINTS = 400  # points per curve, as many as a screen resolves
 PERIODS = 200  # periods of the curves of a slot's use
 LARGEST_TAIL = 2**20  # bytes of a log
 
@@ -54,64 +52,6 @@ class ExperimentsHandler(ApiHandler):
         self.reply(answer)
 
 
-class EndedHandler(ApiHandler):
-    """Handler that lists experiments that have ended."""
-
-    async def get(self) -> None:
-        """List the user's experiments that ended after `since` (seconds since the epoch), at most twenty."""
-        self.reply(await self.service.ended(self.user, self.integer("since", 0)))
-
-
-class ExperimentHandler(ApiHandler):
-    """Handler that shows an experiment."""
-
-    async def get(self, number: str) -> None:
-        """Show an experiment: its record, trials, newest attempts, and why it waits."""
-        self.reply(await self.service.overview(self.user, int(number)))
-
-
-class UsageHandler(ApiHandler):
-    """Handler that reports an experiment's disk usage."""
-
-    async def get(self, number: str) -> None:
-        """Return the disk usage of an experiment, and how many of these bytes would stay on disk if it were deleted."""
-        self.reply(await self.service.deletion.usage(self.user, int(number)))
-
-
-class ResumeHandler(ApiHandler):
-    """Handler that resumes a paused experiment."""
-
-    async def post(self, number: str) -> None:
-        """Resume a paused experiment, with another number of slots if the body names one."""
-        asked = self.parse(Resumption) if self.body else Resumption()
-        self.reply(await self.service.resume(self.user, int(number), asked))
-
-
-class RerunHandler(ApiHandler):
-    """Handler that reruns an experiment's snapshot."""
-
-    async def post(self, number: str) -> None:
-        """Train an experiment's snapshot again, with the changes in the body."""
-        asked = self.parse(RerunAsked) if self.body else RerunAsked()
-        answer = await self.service.reruns.rerun(self.user, int(number), asked, self.request_id)
-        self.set_status(201)
-        self.reply(answer)
-
-
-class VerifyHandler(ApiHandler):
-    """Handler that checks reproducibility: it trains the steps between an experiment's first two checkpoints again."""
-
-    async def post(self, number: str) -> None:
-        """Train the steps between an experiment's first two checkpoints again, as a new experiment.
-
-        `diff` of both experiments then shows whether the results are equal.
-        """
-        asked = self.parse(RerunAsked) if self.body else RerunAsked()
-        answer = await self.service.reruns.verify(self.user, int(number), asked, self.request_id)
-        self.set_status(201)
-        self.reply(answer)
-
-
 class DiffHandler(ApiHandler):
     """Handler that compares two experiments."""
 
@@ -121,16 +61,6 @@ class DiffHandler(ApiHandler):
         if not other:
             raise InvalidRequest("other is missing: write ?other=97, the number of the experiment to compare with")
         self.reply(await self.service.compare.diff(self.user, int(number), other))
-
-
-class HistoryHandler(ApiHandler):
-    """Handler that lists the changes from experiment to experiment."""
-
-    async def get(self) -> None:
-        """List experiments, newest first, each with its changes since the previous one."""
-        search = self.text("search")
-        limit = self.integer("limit", 20, least=1, most=200)
-        self.reply({"history": await self.service.compare.history(self.user, search, limit)})
 
 
 class ReportsHandler(ApiHandler):
@@ -158,19 +88,6 @@ class ExportHandler(ApiHandler):
         self.finish(text.encode())
 
 
-class FactsHandler(ApiHandler):
-    """Handler that lists a trial's provenance records (facts): what its result depends on besides the submission."""
-
-    async def get(self, number: str) -> None:
-        """List the provenance records (facts) of a trial of experiment `number`.
-
-        They include digests of the samples delivered and of the weights at step 0, the files read, and the hardware
-        and libraries that the trial ran with.
-        """
-        trial = self.integer("trial", 1, least=1)
-        self.reply({"facts": await self.service.facts(self.user, int(number), trial)})
-
-
 class TimesHandler(ApiHandler):
     """Handler that shows how much time each part of a training takes."""
 
@@ -194,15 +111,6 @@ class UtilisationHandler(ApiHandler):
         self.reply(await self.service.utilisation.utilisation(self.user, int(number), trial, points))
 
 
-class CurvesHandler(ApiHandler):
-    """Handler that serves a trial's reports as curves, downsampled for display."""
-
-    async def get(self, number: str) -> None:
-        """Read a trial's curves, of at most the given number of points each."""
-        trial, points = self.integer("trial", 1, least=1), self.integer("points", POINTS, least=10, most=2000)
-        self.reply(await self.service.curves(self.user, int(number), trial, points))
-
-
 class LogsHandler(ApiHandler):
     """Handler that serves pieces of a rank's log."""
 
@@ -223,14 +131,6 @@ class SourceHandler(ApiHandler):
         """Read the submitted code (the training definition), and the description of its snapshot."""
         definition, snapshot = await self.service.source(self.user, int(number))
         self.reply({"definition": definition, "snapshot": snapshot})
-
-
-class EnvironmentHandler(ApiHandler):
-    """Handler that describes an experiment's Python environment."""
-
-    async def get(self, number: str) -> None:
-        """Read the recorded environment, its lock file, and the packages that could not be locked."""
-        self.reply(await self.service.environment(self.user, int(number)))
 
 
 class ArchiveHandler(ApiHandler):
@@ -285,23 +185,13 @@ def _kind(text: str | None) -> Kind | None:
 
 HANDLERS: dict[str, type[RequestHandler]] = {
     "/api/experiments": ExperimentsHandler,
-    "/api/experiments/ended": EndedHandler,
-    "/api/experiments/{number}": ExperimentHandler,
-    "/api/experiments/{number}/usage": UsageHandler,
-    "/api/experiments/{number}/resume": ResumeHandler,
-    "/api/experiments/{number}/rerun": RerunHandler,
-    "/api/experiments/{number}/verify": VerifyHandler,
     "/api/experiments/{number}/diff": DiffHandler,
-    "/api/history": HistoryHandler,
     "/api/experiments/{number}/reports": ReportsHandler,
     "/api/experiments/{number}/export.csv": ExportHandler,
-    "/api/experiments/{number}/facts": FactsHandler,
-    "/api/experiments/{number}/curves": CurvesHandler,
     "/api/experiments/{number}/times": TimesHandler,
     "/api/experiments/{number}/utilisation": UtilisationHandler,
     "/api/experiments/{number}/logs": LogsHandler,
     "/api/experiments/{number}/source": SourceHandler,
-    "/api/experiments/{number}/environment": EnvironmentHandler,
     "/api/experiments/{number}/snapshot.zip": ArchiveHandler,
     "/api/experiments/{number}/picture.png": PictureHandler,
 }

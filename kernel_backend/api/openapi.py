@@ -15,7 +15,7 @@ from kernel_backend.api.base import ApiHandler
 from kernel_backend.api.route import Route
 from kernel_backend.model.record import Record
 from kernel_backend.model.stream import DATA, Message
-from kernel_backend.routes import PARTS, Operation
+from kernel_backend.routes.operations import PARTS, Operation
 
 Refs = Mapping[tuple[type[Record], JsonSchemaMode], JsonSchemaValue]
 
@@ -141,7 +141,7 @@ def _operation(route: Route, method: str, refs: Refs) -> dict[str, Any]:
     described: dict[str, Any] = {
         "summary": summary,
         "parameters": [
-            {"name": name, "in": "query", "schema": {"type": kind}} for name, kind in operation.query.items()
+            {"name": name, "in": "query", "schema": {"type": each.type}} for name, each in operation.query.items()
         ],
         "responses": {
             **{str(each): {"description": "done", **_content(operation.answer, _OUT, refs)} for each in done},

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from tornado.web import RequestHandler
 
-from kernel_backend.routes import Endpoint
+from kernel_backend.routes.operations import Endpoint
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,6 @@ from kernel_backend.api import (
     searches,
     snapshots,
     stream,
-    webhooks,
 )
 from kernel_backend.api.base import Activity, UnknownRouteHandler
 from kernel_backend.api.prometheus import RequestTimes
@@ -30,7 +29,8 @@ from kernel_backend.api.verbs import verb_handler
 from kernel_backend.fairness.owner_limit import OwnerLimit
 from kernel_backend.identity.base import Browsers, Identity
 from kernel_backend.model.cluster.people import Person
-from kernel_backend.routes import ATTEMPT, ENDPOINTS, HOLDER, PROBE
+from kernel_backend.routes import ENDPOINTS
+from kernel_backend.routes.attempts import ATTEMPT, HOLDER, PROBE
 from kernel_backend.service.service import Service
 
 PING_S = 20  # a client that does not answer pings for so long is disconnected
@@ -49,7 +49,6 @@ _MODULES = (
     cluster,
     snapshots,
     stream,
-    webhooks,
 )
 _HANDLERS = {path: handler for module in _MODULES for path, handler in module.HANDLERS.items()}
 ROUTES = tuple(Route(each.path, each.operations, verb_handler(each) or _HANDLERS[each.path]) for each in ENDPOINTS)

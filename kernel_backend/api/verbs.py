@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from operator import attrgetter
+from typing import Any
 
 from kernel_backend.api.base import ApiHandler
-from kernel_backend.model.record import Record
-from kernel_backend.routes import Endpoint, Operation
+from kernel_backend.routes.operations import Endpoint, Operation
 
 NUMBERS = ("number", "trial")  # path parameters that are integers
 
@@ -26,8 +26,9 @@ def verb_handler(endpoint: Endpoint) -> type[ApiHandler] | None:
 def _calling(endpoint: Endpoint, operation: Operation) -> Callable[..., Awaitable[None]]:
     """Return a handler method that calls the service's method named by `operation.verb`, and replies with its result.
 
-    The service's method gets the user, the parameters in the path and the parsed body. If its result is None, the reply
-    is the experiment's overview.
+    The service's method gets the user, the parameters in the path, the parsed body, the client's id of the request if
+    the operation takes one, and the parameters of the query by name. If its result is None, the reply is the
+    experiment's overview.
     """
     verb = attrgetter(operation.verb)
 
@@ -36,9 +37,15 @@ def _calling(endpoint: Endpoint, operation: Operation) -> Callable[..., Awaitabl
         given: list[object] = [int(part) if name in NUMBERS else part for name, part in named.items()]
         if isinstance(operation.body, type):
             given.append(operation.body() if operation.optional and not self.body else self.parse(operation.body))
-        answer: Record | None = await verb(self.service)(self.user, *given)
+        if operation.by_id:
+            given.append(self.request_id)
+        query = {name: self.parameter(name, kind) for name, kind in operation.query.items()}
+        answer: Any = await verb(self.service)(self.user, *given, **query, **operation.fixed)
         self.set_status(operation.status)
-        self.reply(answer or await self.service.overview(self.user, int(named["number"])))
+        if isinstance(operation.answer, Mapping):
+            self.reply(dict.fromkeys(operation.answer, answer))
+        else:
+            self.reply(answer or await self.service.overview(self.user, int(named["number"])))
 
     call.__doc__ = operation.does
     return call

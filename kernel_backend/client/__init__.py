@@ -35,7 +35,7 @@ from kernel_backend.model.views.curves import Curves
 from kernel_backend.model.views.overview import CheckpointInfo, LogChunk, Overview
 from kernel_backend.model.views.search_status import Extension, Importance, SearchCurves, SearchStatus, TrialRow
 from kernel_backend.reconnect import Say, to_stderr
-from kernel_backend.routes import Operation
+from kernel_backend.routes.operations import Operation
 from kernel_backend.spec.resume import Resumption
 
 PAGE = 10_000  # reports per request

@@ -38,7 +38,7 @@ from kernel_backend.model.versions import DEFAULTS, VERSION, at_defaults
 from kernel_backend.model.views.overview import Overview
 from kernel_backend.model.views.search_status import Extension
 from kernel_backend.model.webhooks.records import NewWebhook
-from kernel_backend.routes import Operation
+from kernel_backend.routes.operations import Operation
 from kernel_backend.spec.resume import Resumption
 from kernel_backend.text.provenance import provenance_line
 from tests.api.later import KEY, LATER, SEARCH, Later, told

@@ -20,7 +20,7 @@ from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.reports import Delivery
 from kernel_backend.model.resources import Node
 from kernel_backend.model.trial import Failure
-from kernel_backend.routes import ATTEMPT
+from kernel_backend.routes.attempts import ATTEMPT
 from tests.api.people import FakeHub
 from tests.api.served import Served, StillEngine, ended, report, started, submit, token_of
 from tests.support.ports import free_ports
