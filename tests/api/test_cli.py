@@ -355,11 +355,11 @@ def test_the_doctor_tells_that_modules_are_compiled_in_each_process(tmp_path, ca
 
 def test_the_doctor_names_packages_whose_search_methods_are_broken(service, capsys, monkeypatch, tmp_path):
     monkeypatch.setattr("kernel_backend.cli.doctor._probe", lambda code: "ModuleNotFoundError: No module named 'torch'")
-    importable(tmp_path / "site", monkeypatch)
     written(tmp_path / "site", "torn-search", "import nothing_of_this_name", "torn")
     written(tmp_path / "site", "shadow-search", "", "asha")
     install(ANNEALING, tmp_path / "site")
-    main(["doctor", "--json"])
+    with importable(tmp_path / "site"):
+        main(["doctor", "--json"])
     found = [each for each in json.loads(capsys.readouterr().out)["findings"] if each["name"] == "search methods"]
     works, shadowed, torn = found
     assert works["ok"]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -31,8 +33,14 @@ def written(site: Path, package: str, text: str, *names: str) -> None:
     (described / "entry_points.txt").write_text(f"[daylight.search_methods]\n{entries}", encoding="utf-8")
 
 
-def importable(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make the packages in a folder importable in this process, with empty caches."""
-    monkeypatch.syspath_prepend(str(site))
-    monkeypatch.setattr(registry, "_found", None)
-    monkeypatch.setattr(registry, "_loaded", {})
+@contextmanager
+def importable(site: Path) -> Iterator[None]:
+    """Make the packages in a folder importable in this process, with empty caches, and forget them afterwards."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(site))
+        patch.setattr(registry, "_found", None)
+        patch.setattr(registry, "_loaded", {})
+        yield
+    for name, module in list(sys.modules.items()):  # or a later test is given a package whose files are gone
+        if site in Path(getattr(module, "__file__", None) or "").parents:
+            del sys.modules[name]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -37,17 +37,16 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def site(tmp_path: Path) -> Iterator[Path]:
     """Provide a folder with packages that this process can import, and empty caches."""
-    importable(tmp_path / "site", monkeypatch)
-    for name in ("good_search", "odd_search", "one_search", "shadow_search", "torn_search", "two_search"):
-        monkeypatch.delitem(sys.modules, name, raising=False)  # as an earlier test has imported it
-    return tmp_path / "site"
+    with importable(tmp_path / "site"):
+        yield tmp_path / "site"
 
 
 @pytest.fixture
-def annealing(installed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    importable(installed, monkeypatch)
+def annealing(installed: Path) -> Iterator[None]:
+    with importable(installed):
+        yield
 
 
 def config(line: str) -> Config:
