@@ -14,6 +14,7 @@ from pathlib import Path
 from jupyter_ext.capture.problems import Problem, cell_of
 from jupyter_ext.project.data_files import data_files
 from jupyter_ext.project.files import Tree
+from jupyter_ext.project.hydra_config import ConfigPath, config_files, config_paths
 from jupyter_ext.project.ignored import Ignored
 from jupyter_ext.project.imports import Import, added_folders, imports, touches_path
 from jupyter_ext.project.modules import OURS, FoundModule, Modules, editable_folders, is_third_party
@@ -68,6 +69,8 @@ def collect(
     collector.follow(imported)
     if search:
         collector.add_data(tree, search[0], "the program")
+    else:
+        collector.add_cell_config(tree)
     for each in include:
         collector.include(each)
     return collector.read(limit)
@@ -88,6 +91,7 @@ class _Collector:
         self._packages: set[Path] = set()
         self._ignored = Ignored(place.root)
         self._staying: dict[Path, str] = {}  # data that a module names by its own place -> the module
+        self._beside: dict[Path, str] = {}  # configuration of a cell -> its path next to the job's definition
 
     # Modules
 
@@ -163,6 +167,40 @@ class _Collector:
                 self._file(path)
             else:
                 self._staying[path] = module
+        for each in config_paths(tree):
+            self._config(Path(os.path.normpath(folder / each.text)))
+
+    def add_cell_config(self, tree: ast.Module) -> None:
+        """Add configuration that a cell reads with Hydra, which looks next to the notebook, and in a job next to the
+        definition; report a folder that is missing or cannot be there.
+        """
+        for each in config_paths(tree):
+            folder = Path(os.path.normpath(self.place.cwd / each.text))
+            if not folder.is_dir() or not folder.is_relative_to(self.place.cwd):
+                self._no_config(each, folder)
+                continue
+            for path in self._config(folder):
+                self._beside[path] = os.path.relpath(path, self.place.cwd)
+
+    def _no_config(self, wanted: ConfigPath, folder: Path) -> None:
+        place, why = self.where(wanted.line), f"there is no folder {folder}"
+        if folder.is_dir():
+            why = (
+                f"a job has its cell in another folder, which has nothing above it. Write "
+                f"initialize_config_dir(os.path.abspath({wanted.text!r})) and compose(...), or submit the program as a "
+                "file: -- python train.py"
+            )
+        message = f"{place}: Hydra's config_path={wanted.text!r} cannot be read in a job: {why}"
+        self.problems.append(Problem("config", wanted.text, cell_of(place), message))
+
+    def _config(self, folder: Path) -> list[Path]:
+        """Add the files of a folder of Hydra's configuration, and return them."""
+        if not folder.is_dir() or not self.tree.holds(folder):
+            return []
+        found = list(config_files(folder, self.tree))
+        for path in found:
+            self._file(path)
+        return found
 
     def include(self, pattern: str) -> None:
         """Add the files that match a path or glob pattern, even if ignore rules exclude them."""
@@ -202,7 +240,9 @@ class _Collector:
         if sum(self.sizes.values()) > limit:
             self._problem("size", "project", self._too_large(limit))
         left += self._data_left()
-        files = {f"{PROJECT}/{self._name(path)}": data for path, data in self._read(self._within(limit))}
+        read = dict(self._read(self._within(limit)))
+        files = {f"{PROJECT}/{self._name(path)}": data for path, data in read.items()}
+        files |= {self._beside[path]: data for path, data in read.items() if path in self._beside}
         project = None
         if self.sizes:
             cwd = self.place.below(self.place.cwd) or "."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -169,6 +170,60 @@ def test_data_beside_a_module_that_stays_behind_is_named(root: Path, named: str,
         f"src/helpers.py names src/{named}, which does not travel: where the job needs it, submit with --include "
         f"../src/{named}",
     )
+
+
+# As Hydra finds a folder of configuration: next to the file of the code that calls it.
+HYDRA = """
+import sys
+from pathlib import Path
+def initialize(config_path):
+    return (Path(sys._getframe(1).f_code.co_filename).parent / config_path / "config.yaml").read_text()
+def main(config_path):
+    return lambda function: function
+"""
+
+
+@pytest.mark.parametrize(
+    ("source", "config"),
+    [
+        ("import hydra\n@hydra.main(config_path='conf')\ndef run(cfg): pass", "src/conf"),
+        ("from hydra import main as configured\n@configured('../conf')\ndef run(cfg): pass", "conf"),
+        ("import hydra as h\ncfg = h.initialize(version_base=None, config_path='.')", "src"),
+    ],
+)
+def test_the_configuration_that_hydra_reads_next_to_a_module_travels(root: Path, source: str, config: str):
+    others = {f"{config}/readme.txt": "", f"{config}/.hydra/config.yaml": "", ".gitignore": "secret.yaml"}
+    write(root, {"src/hydra.py": HYDRA, "src/helpers.py": source, f"{config}/secret.yaml": "", **others})
+    write(root, {f"{config}/config.yaml": "lr: 1", f"{config}/db/small.yaml": ""})
+    own = {f"{config}/config.yaml", f"{config}/db/small.yaml"}
+    assert names("import helpers") == {"src/helpers.py", "src/hydra.py", *own}
+    program = collect(source, place_of(root / "src"), search=[root / "src"])
+    assert {f"project/{name}" for name in own} < set(program.files)
+
+
+def test_a_cell_finds_the_configuration_that_hydra_reads_next_to_the_notebook(root: Path):
+    source = "from hydra import initialize\ncfg = initialize(config_path='conf/small')"
+    write(root, {"src/hydra.py": HYDRA, "notebooks/conf/small/config.yaml": "lr: 1"})
+    code = root.parent / "code"
+    write(code, {"definition.py": source, **{name: data.decode() for name, data in taken(source).files.items()}})
+    held = {}
+    exec(compile(source, str(code / "definition.py"), "exec"), held)
+    assert held["cfg"] == "lr: 1"
+
+
+@pytest.mark.parametrize(
+    ("config", "why"),
+    [
+        ("../conf", r"Write initialize_config_dir\(os.path.abspath\('../conf'\)\) and compose"),
+        ("gone", "there is no folder .*/notebooks/gone$"),
+    ],
+)
+def test_configuration_that_a_cell_cannot_have_in_a_job_is_refused(root: Path, config: str, why: str):
+    write(root, {"src/hydra.py": HYDRA, "conf/config.yaml": ""})
+    source = f"import hydra\n\n@hydra.main(config_path='{config}')\ndef run(cfg): pass"
+    said_here = said(source)
+    assert said_here.startswith(f"line 3: Hydra's config_path='{config}' cannot be read in a job: ")
+    assert re.search(why, said_here)
 
 
 def test_too_much_is_an_error_that_names_the_five_largest(root: Path):
