@@ -85,7 +85,10 @@ def configured(definition: Definition, config: Config) -> Config:
     """
     given = config.model_fields_set
     length = {"epochs", "steps"} if given & {"epochs", "steps"} else set()
-    made = {name: value for name, value in definition.settings.items() if name not in given | length}
+    settings = definition.settings
+    if config.search is not None and definition.rounds is not None:
+        settings = {"epochs": definition.rounds}  # a search compares trials by their trainings
+    made = {name: value for name, value in settings.items() if name not in given | length}
     values = Config.model_validate(made)
     return config.model_copy(update={name: getattr(values, name) for name in made})
 

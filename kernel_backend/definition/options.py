@@ -294,8 +294,9 @@ def _sums_gradients(definition: Definition, config: Config) -> str | None:
 def _counts_epochs(definition: Definition, config: Config) -> str | None:
     if definition.form != "script":
         return None
-    written = definition.settings.get("epochs")
-    if definition.epochs_fixed and config.epochs != (written or Config.model_fields["epochs"].default):
+    search = config.search
+    units = definition.rounds if search else None
+    if definition.epochs_fixed and config.epochs != (units or Config.model_fields["epochs"].default):
         return (
             f"--epochs {config.epochs} cannot be given to this program: {definition.epochs_fixed}. Write "
             "`for epoch in range(epochs)` with epochs = 10 above it, or leave --epochs out"
@@ -305,8 +306,12 @@ def _counts_epochs(definition: Definition, config: Config) -> str | None:
             "--search pbt gives a trial other values while it trains, and a program goes on with those that it has: "
             "search with asha or hyperband"
         )
-    search = config.search
-    if definition.epochs_fixed and search and (search.learns or method_of(search.method).judged != "end"):
+    if (
+        definition.epochs_fixed
+        and units is None
+        and search
+        and (search.learns or method_of(search.method).judged != "end")
+    ):
         return (
             f"--search {search.method} decides by the epochs of its trials: {definition.epochs_fixed}. Write "
             "`for epoch in range(epochs)` with epochs = 10 above it, or search with random"

@@ -48,6 +48,7 @@ def script_definition(tree: ast.Module, modules: Mapping[str, ast.Module]) -> De
         excluded=dict(found.found.refused),
         epochs_name=long.name,
         epochs_fixed=long.why,
+        rounds=long.rounds,
         command=command,
     )
 

@@ -24,6 +24,7 @@ class Length:
     name: str = ""  # the hyperparameter that holds it; empty if it is a literal
     put: Put | None = None  # writes another number into the program
     why: str = ""  # the reason why it cannot be changed
+    rounds: int | None = None  # iterations of that loop if they are trainings of their own, and the source shows it
 
     @property
     def settings(self) -> dict[str, int | bool]:
@@ -48,6 +49,13 @@ def length(tree: ast.Module, loops: Sequence[TrainingLoop], places: Mapping[str,
         return Length(why=f"there is no one loop of epochs ({lines})" if outer else "the loop is not seen")
     (loop,) = outer
     where = f"{loop.module} line {loop.line}" if loop.module else f"line {loop.line}"
+    found = _of_loop(tree, loop, places, where)
+    if loop.rounds:
+        return Length(why=f"each iteration of {where} is a training with its own epochs", rounds=found.count)
+    return found
+
+
+def _of_loop(tree: ast.Module, loop: TrainingLoop, places: Mapping[str, Place], where: str) -> Length:
     at = [
         (node, function, owner)
         for node, function, owner in _within(tree)

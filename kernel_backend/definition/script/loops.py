@@ -5,9 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import dropwhile, takewhile
 from types import MappingProxyType
 
-from kernel_backend.definition.script.scopes import Loop, Scope, names_of, own_nodes, scopes
+from kernel_backend.definition.script.rounds import Part, trains_anew
+from kernel_backend.definition.script.scopes import Loop, Scope, names_of, own_children, own_nodes, scopes
+from kernel_backend.model.syntax import FunctionNode
 
 _BACKWARD = frozenset({"backward", "manual_backward"})
 _REPEATING = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.Lambda)
@@ -23,6 +26,7 @@ class TrainingLoop:
     function: str  # its qualified name; "" at top level
     saved: bool = True  # False in the body of a class and in a coroutine, which run without checkpoints
     outside: int = 1  # how often it may run outside of other training loops; 2: several times
+    rounds: bool = False  # its iterations are trainings of their own: over folds, seeds or hyperparameters
 
 
 def training_loops(
@@ -55,11 +59,17 @@ def training_loops(
             scope.qualified,
             not isinstance(scope.node, ast.ClassDef | ast.AsyncFunctionDef),
             outside=graph.runs(scope) if depth == 0 else 0,
+            rounds=graph.has_rounds(loop),
         )
         for scope in graph.entered()
         for loop, depth in graph.loops(scope)
     ]
     return tuple(sorted(found, key=lambda each: (each.module, each.line)))
+
+
+def within_training(loops: Sequence[TrainingLoop]) -> list[TrainingLoop]:
+    """Return the loops of one training, outermost first: those of running `loops` within loops over folds or seeds."""
+    return list(dropwhile(lambda each: each.rounds, loops))
 
 
 def training_statements(tree: ast.Module) -> list[ast.stmt]:
@@ -84,15 +94,21 @@ def summary(loops: Sequence[TrainingLoop]) -> str:
     'epochs in line 14, batches in line 16'
     """
     deepest = max((each.depth for each in loops), default=0)
+    outside = len(
+        list(takewhile(lambda depth: any(each.rounds and each.depth == depth for each in loops), range(deepest)))
+    )
     return ", ".join(
-        f"{_word(depth, deepest)} in {_places([each for each in loops if each.depth == depth])}"
+        f"{_word(depth, deepest, outside)} in {_places([each for each in loops if each.depth == depth])}"
         for depth in sorted({each.depth for each in loops})
     )
 
 
-def _word(depth: int, deepest: int) -> str:
-    if deepest == 0:
+def _word(depth: int, deepest: int, outside: int) -> str:
+    """Return what the iterations at a depth are; those of the `outside` outermost loops are trainings."""
+    if depth >= outside == deepest:
         return "steps"
+    if depth < outside:
+        return "rounds"
     return ("batches", "epochs")[deepest - depth] if deepest - depth < 2 else "rounds"
 
 
@@ -131,6 +147,28 @@ class _Graph:
     def loops(self, scope: Scope) -> Iterator[tuple[Loop, int]]:
         """Yield the training loops of a scope, each with its nesting depth there."""
         yield from self._nested(scope.node, 0) if scope in self._reaching else ()
+
+    def has_rounds(self, loop: Loop) -> bool:
+        """Return True if each iteration of a training loop makes a model that an inner loop trains."""
+        parts = [Part(list(self._outside(_repeated(loop))))]
+        seen: set[Scope] = set()
+        for part in parts:
+            called = {each for name in names_of(part.nodes) & self._by_name.keys() for each in self._by_name[name]}
+            for each in sorted(called - seen, key=lambda scope: (scope.module, scope.qualified)):
+                function = each.node if isinstance(each.node, FunctionNode) else None
+                parts.append(Part(list(self._outside(each.node.body)), each.name, function))
+            seen |= called
+        targets = names_of(ast.walk(loop.target)) if isinstance(loop, ast.For) else frozenset[str]()
+        return trains_anew(parts, targets)
+
+    def _outside(self, nodes: Sequence[ast.AST]) -> Iterator[ast.AST]:
+        """Yield these nodes and those below that run in the same scope, without the training loops among them."""
+        ahead = list(nodes)[::-1]
+        while ahead:
+            node = ahead.pop()
+            if not (isinstance(node, Loop) and any(map(self.trains, _repeated(node)))):
+                yield node
+                ahead += own_children(node)[::-1]
 
     def entered(self) -> list[Scope]:
         """Return the scopes that running the program can reach: the top level, and all that it refers to."""

@@ -43,13 +43,14 @@ def scopes(tree: ast.Module, modules: Mapping[str, ast.Module]) -> list[Scope]:
 
 def own_nodes(node: ast.AST) -> Iterator[ast.AST]:
     """Yield the nodes below `node` that run in the same scope, in source order, without the bodies of functions."""
-    ahead = _own_children(node)[::-1]
+    ahead = own_children(node)[::-1]
     while ahead:
         yield (node := ahead.pop())
-        ahead += _own_children(node)[::-1]
+        ahead += own_children(node)[::-1]
 
 
-def _own_children(node: ast.AST) -> list[ast.AST]:
+def own_children(node: ast.AST) -> list[ast.AST]:
+    """Return the nodes directly below `node` that run in the same scope."""
     if not isinstance(node, _INNER):
         return list(ast.iter_child_nodes(node))
     # Decorators, defaults and bases are evaluated in the enclosing scope.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from textwrap import indent
 from typing import Any
 
 import pytest
@@ -14,9 +15,13 @@ from kernel_backend.definition.script.definition import with_values
 from kernel_backend.definition.script.hyperparameters import constants
 from kernel_backend.errors import InvalidDefinition
 from kernel_backend.model.experiment import Config
+from kernel_backend.model.search.records import Search
 
 BATCHES = "    for x, y in loader:\n        loss_of(model(x), y).backward()\n        optimizer.step()\n"
 LOOP = f"for epoch in range(EPOCHS):\n{BATCHES}"
+FOLDS = (
+    f"for fold in range(5):\n  net = Net(); opt = SGD(net.parameters())\n{indent(LOOP, '  ')}  print(f'loss: {{x}}')\n"
+)
 PARSER = """import argparse
 def main():
     parser = argparse.ArgumentParser()
@@ -224,6 +229,15 @@ def test_the_programs_own_name_means_the_number_of_epochs() -> None:
         with_epochs(found, Config(), {"EPOCHS": 0})
 
 
+def test_a_search_over_a_program_with_folds_counts_these() -> None:
+    definition = parse(FOLDS)
+    config = configured(definition, Config(search=Search(method="tpe")))
+    assert (config.epochs, config.known_epochs) == (5, 5)
+    check_options(definition, config)
+    with pytest.raises(InvalidDefinition, match="--epochs 9 cannot be given"):
+        check_options(definition, configured(definition, Config(search=Search(method="tpe"), epochs=9)))
+
+
 @pytest.mark.parametrize(
     ("source", "why"),
     [
@@ -231,6 +245,7 @@ def test_the_programs_own_name_means_the_number_of_epochs() -> None:
         ("for x in loader:\n    f(x).backward()\n", "line 1 loops over loader, which is no range of epochs"),
         (f"{LOOP}{LOOP}".replace("EPOCHS", "3"), "there is no one loop of epochs (line 1 and line 5)"),
         (f"for epoch in range(count()):\n{BATCHES}", "line 1 loops over range(count()): count() is computed"),
+        (FOLDS, "each iteration of line 1 is a training with its own epochs"),
     ],
 )
 def test_epochs_that_cannot_be_given_are_refused_with_the_reason(source: str, why: str) -> None:

@@ -8,6 +8,8 @@ import pytest
 
 from kernel_backend.definition.script.loops import summary, training_loops
 
+MADE = "net = Net(); opt = Adam(net.parameters())"
+
 
 def found(source, **modules):
     loops = training_loops(ast.parse(source), {name: ast.parse(text) for name, text in modules.items()})
@@ -119,8 +121,64 @@ def test_how_often_a_loop_may_run_outside_of_others(calls, expected):
         (NESTED, "epochs in line 2, batches in line 3"),
         ("for x in y:\n    x.backward()", "steps in line 1"),
         (FOLDS, "rounds in line 2, epochs in line 3, batches in line 4"),
+        (f"for fold in folds:\n  {MADE}\n  for x in y: net(x).backward()", "rounds in line 1, steps in line 3"),
         (NESTED + NESTED, "epochs in lines 2 and 8, batches in lines 3 and 9"),
     ],
 )
 def test_the_summary_says_where_the_loops_are(source, expected):
     assert summary(training_loops(ast.parse(source))) == expected
+
+
+def rounds(program: str) -> list[str]:
+    """Return the first lines of the loops of a program that have trainings for iterations."""
+    lines = program.replace("EPOCHS", "while go(): net(x).backward()").splitlines()
+    loops = training_loops(ast.parse("\n".join(lines)))
+    assert any(each.depth == 1 for each in loops)
+    return [lines[each.line - 1] for each in loops if each.rounds]
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        f"for fold in range(5):\n  {MADE}\n  EPOCHS",
+        f"for seed in (1, 2):\n  {MADE}\n  for epoch in range(3):\n    EPOCHS",
+        "for net in nets:\n  opt = SGD(net.parameters())\n  EPOCHS",
+        "for number in range(2):\n  net = nets[number]; opt = SGD(net.parameters())\n  EPOCHS",
+        "for start in range(3):\n  w = torch.randn(3, requires_grad=True); opt = SGD([w])\n  EPOCHS",
+        "net = Net()\nfor fold in range(5):\n  net.load_state_dict(first); opt = SGD(net.parameters())\n  EPOCHS",
+        "for fold in range(5):\n  net = Net().to(0); net = net.cuda(); opt = AdamW(groups(net.parameters()))\n  EPOCHS",
+        f"def run(seed):\n  {MADE}\n  EPOCHS\nwhile more():\n  run(0)",
+        "def fit(net):\n  opt = SGD(net.parameters())\n  EPOCHS\nfor fold in range(2):\n  fit(net=Net())",
+        "def make(): net = Net(); return net, SGD(net.parameters())\nfor fold in range(2):\n  a, b = make()\n  EPOCHS",
+        """
+class Trainer:
+  def __init__(self, net):
+    self.net = net
+    self.opt = SGD(self.net.parameters())
+  def fit(self):
+    EPOCHS
+for fold in range(2):
+  trainer = Trainer(Net())
+  trainer.fit()""",
+    ],
+)
+def test_a_loop_that_makes_what_its_inner_loop_trains_has_trainings_for_iterations(program: str):
+    (line,) = rounds(program)
+    assert line.startswith(("for", "while more"))
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        f"{MADE}\nfor epoch in range(5):\n  EPOCHS",
+        f"for epoch in range(9):\n  {MADE}\n  net(x).backward()\n  EPOCHS",
+        "net = Net()\nfor epoch in range(5):\n  opt = SGD(net.parameters(), lr=lr(epoch))\n  EPOCHS",
+        "for task in tasks:\n  net = deepcopy(meta); opt = SGD(net.parameters())\n  EPOCHS",
+        f"for task in tasks:\n  {MADE}; net.load_state_dict(meta.state_dict())\n  EPOCHS\n  meta_opt.step()",
+        "for x in data:\n  noise = zeros(3); opt = SGD([noise])\n  EPOCHS\n  net(x + noise).backward(); own.step()",
+        "def make(net): return SGD(net.parameters())\nnet = Net()\nfor epoch in range(2):\n  opt = make(net)\n  EPOCHS",
+        "for fold in range(5):\n  net = net.to(dev); opt = SGD(net.parameters())\n  EPOCHS",
+    ],
+)
+def test_a_loop_that_goes_on_with_what_it_trains_has_epochs_or_steps_for_iterations(program: str):
+    assert not rounds(program)

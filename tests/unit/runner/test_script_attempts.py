@@ -288,6 +288,17 @@ print("test_acc: 0.8")
 """
 
 
+# The same two trainings as folds, in one loop.
+FOLDS = (
+    DISTILLATION[: DISTILLATION.index("teacher")]
+    + """
+for fold, epochs in enumerate([3, 2]):
+    fit(nn.Linear(4, 1), epochs)
+    print(f"test_acc: {0.9 - fold / 10}")
+"""
+)
+
+
 def epochs_of(ended: Ended, kind: str, name: str) -> list[tuple[int, float]]:
     """Return step and epoch of each report of a value."""
     reports = [each for each in ended.records if isinstance(each, Report) and each.kind == kind]
@@ -307,3 +318,15 @@ def test_the_curves_of_a_second_training_count_its_own_epochs_also_after_a_kill(
     assert (second.code, second.started.resumed_from) == (0, "7-1"), second.log
     assert epochs_of(second, "training", "loss")[-3:] == steps[-3:]
     assert epochs_of(second, "validation", "val_loss")[-2:] == student
+
+
+def test_the_curves_of_each_fold_count_its_own_epochs_also_after_a_kill(tmp_path: Path):
+    job = Job(tmp_path / "folds", FOLDS)
+    first = job.run(killed_at=7)
+    second = job.run()
+    assert (first.code, second.code, second.started.resumed_from) == (-9, 0, "8-1"), second.log
+    steps = [(step, step / 2) for step in range(1, 7)] + [(step + 6, step / 2) for step in range(1, 5)]
+    assert epochs_of(first, "training", "loss")[:8] == steps[:8]
+    assert epochs_of(second, "training", "loss") == steps[-2:]
+    assert epochs_of(first, "validation", "val_loss")[:3] == [(2, 1), (4, 2), (6, 3)]
+    assert epochs_of(second, "validation", "val_loss")[-1:] == epochs_of(second, "validation", "test_acc") == [(10, 2)]

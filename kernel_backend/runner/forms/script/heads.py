@@ -17,7 +17,7 @@ from types import FrameType
 from typing import Any, NamedTuple, Protocol
 
 from kernel_backend.definition.script import rewrite
-from kernel_backend.definition.script.loops import TrainingLoop
+from kernel_backend.definition.script.loops import TrainingLoop, within_training
 from kernel_backend.definition.script.rewrite import Site
 from kernel_backend.runner.forked_children import in_children
 from kernel_backend.runner.forms.script.iterators import generator_function, left, length, moved, over, tracked
@@ -79,8 +79,8 @@ class HeadListener(Protocol):
     def begun(self) -> None:
         """Handle the start of the program's first training loop; not called in a program that is restarted."""
 
-    def iterated(self, loop: TrainingLoop, frame: FrameType, outermost: bool) -> None:
-        """Handle the end of an iteration of a training loop; `outermost` means that no other loop is around it."""
+    def iterated(self, loop: TrainingLoop, frame: FrameType, epoch: bool) -> None:
+        """Handle the end of an iteration of a training loop; `epoch` means that it is one of its training."""
 
     def resumed(self, saved: Mapping[str, Any], tombstones: list[str]) -> None:
         """Continue the training: the restarted program has reached the point at which its checkpoint was saved.
@@ -104,7 +104,7 @@ class _Nobody:
 
     def begun(self) -> None: ...
 
-    def iterated(self, loop: TrainingLoop, frame: FrameType, outermost: bool) -> None: ...
+    def iterated(self, loop: TrainingLoop, frame: FrameType, epoch: bool) -> None: ...
 
     def resumed(self, saved: Mapping[str, Any], tombstones: list[str]) -> None: ...
 
@@ -168,7 +168,7 @@ class Heads:
 
     def length(self) -> int | None:
         """Return the number of iterations of the inner of two nested running loops; None otherwise, or if unknown."""
-        return self.active[-1].length if len(self.active) == 2 else None
+        return self.active[-1].length if len(within_training(self.loops())) == 2 else None
 
     def loops(self) -> list[TrainingLoop]:
         """Return the running training loops, outermost first."""
@@ -312,7 +312,7 @@ class Heads:
             return
         loop.inside = False
         loop.took = time.monotonic() - loop.began
-        self._listener.iterated(loop.site.loop, loop.frame, len(self.active) == 1)
+        self._listener.iterated(loop.site.loop, loop.frame, len(within_training(self.loops())) == 1)
 
     def _record(self, loop: Active) -> None:
         """Record the program's state at the start of an iteration of `loop`, from which a restart can then continue.

@@ -6,6 +6,7 @@ import ast
 import builtins
 import linecache
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from types import CodeType, ModuleType
 from typing import Any
 
@@ -22,18 +23,20 @@ from kernel_backend.runner.process_end import ending_normally
 class Program:
     """Program that can be run: its main module, and the modules of its project."""
 
-    def __init__(self, tree: ast.Module, start: Start, source: str = "") -> None:
+    def __init__(self, tree: ast.Module, start: Start, source: str = "", rounds: bool = True) -> None:
         """Find the program's training loops. `tree` is the syntax tree of its source.
 
         `start` has its file, command line and module search path. If `source` is given, tracebacks and `inspect` read
-        its lines in place of the file's, which the user may have edited since the submission.
+        its lines in place of the file's, which the user may have edited since the submission. Without `rounds`, a loop
+        over folds or seeds counts as one of epochs.
         """
         self._start = start
         if source:
             name = str(start.file)
             linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
         modules = project_modules(tree, start.folders, start.package)
-        self.loops: tuple[TrainingLoop, ...] = training_loops(tree, modules)
+        found = training_loops(tree, modules)
+        self.loops: tuple[TrainingLoop, ...] = tuple(replace(each, rounds=each.rounds and rounds) for each in found)
         self.signs = signs(tree, self.loops, modules)
         self.by_clock = by_the_clock(tree, modules)
         self.builtins: dict[str, Any] = {**vars(builtins), **BUILTINS}

@@ -75,7 +75,8 @@ class ScriptTraining:
         written = with_values(loaded.cell, modules, rank.job.params, rank.config.epochs)
         counts = not marked(written.tree, loaded.snapshot.roles_from if loaded.snapshot else 1)  # before it is compiled
         start = start_of(rank.job, path, project, command, written.arguments)
-        self._program = Program(written.tree, start, unmarked(path.read_text(encoding="utf-8")))
+        self._follows = rank.config.search is None  # a search counts the epochs of all trainings of a program
+        self._program = Program(written.tree, start, unmarked(path.read_text(encoding="utf-8")), self._follows)
         signs = binding(self._program.signs, rank.config.reproducible != "off")
         folder = program_folder(Path(rank.job.home), rank.job.experiment, rank.job.trial)
         stored = StoredVerdict(folder / "verdict.json", rank.job.uid)
@@ -106,8 +107,8 @@ class ScriptTraining:
         )
         self._heads.snapshots = Snapshots(self._program.builtins, self._program.module, self._program.codes)
         self._epochs: weakref.ref[Active] | None = None  # the loop of epochs in which the newest step was taken
-        self._own_epochs = OwnEpochs(self._training, lambda: self._heads.ended, self._begin_curves)
-        self._follows = rank.config.search is None  # a search counts the epochs of all trainings of a program
+        self._rounds = 0  # trainings that have ended in loops over folds, seeds or hyperparameters
+        self._own_epochs = OwnEpochs(self._training, lambda: self._heads.ended + self._rounds, self._begin_curves)
         if self._follows:
             self.events.on_backward.append(self._own_epochs.backward)
         self._curves: Curves | None = None
@@ -152,7 +153,8 @@ class ScriptTraining:
         self._training.form_state = self._form_state
 
     def _form_state(self) -> dict[str, Any]:
-        return {**self.rehearsal.state(), "outermost": self._outermost, "epochs": self._rank.config.epochs}
+        own = {"outermost": self._outermost, "epochs": self._rank.config.epochs, "rounds": self._rounds}
+        return {**self.rehearsal.state(), **own}
 
     @property
     def step(self) -> int:
@@ -239,6 +241,7 @@ class ScriptTraining:
         Torch's generator gets its usual initial seed, as in a plain Python process.
         """
         if self._part.stations:
+            self._rounds = self._training.position.form.get("rounds", 0)
             RandomStates().load_state_dict(self._part.first)
             self._heads.replay(self._part.stations, self._extended())
             self._answers.replay(self._part.answers)
@@ -303,7 +306,8 @@ class ScriptTraining:
 
         `stations` are the positions in the loops at that moment, outermost first.
         """
-        self._end = (stations, self._output.text)
+        if not self._rank.loaded.definition.epochs_fixed:
+            self._end = (stations, self._output.text)
 
     def begun(self) -> None:
         """Report the digests of the initial weights; called when the first training loop begins."""
@@ -319,25 +323,26 @@ class ScriptTraining:
         found = weights(nn.Module(), self._modules.found())
         self._rank.spool.say(Fact(name="weights", value=found.to_json()))
 
-    def iterated(self, loop: TrainingLoop, frame: FrameType, outermost: bool) -> None:
-        """Count what an iteration of a loop completes: a step and, if its loop is the outermost, also an epoch.
+    def iterated(self, loop: TrainingLoop, frame: FrameType, epoch: bool) -> None:
+        """Count what an iteration of a loop completes: a step, an `epoch`, or a training of a loop over folds.
 
         An iteration without a backward pass or an optimizer step is no step. Loops of earlier cells have no epochs.
         """
         training, events = self._training, self.events
         events.iteration(loop, frame)
-        if outermost and not training.counts:
+        if epoch and not training.counts:
             training.position.origin, training.position.fraction = training.position.origin - self._follows, 0.0
-        outermost = outermost and training.counts
+        epoch = epoch and training.counts
         if events.updates or events.backwards:
             self._watchers.call(ScriptTraining._separate_losses, self)
             training.begin_step()
-            training.abandon_step() if outermost else training.end_step()
+            training.abandon_step() if epoch else training.end_step()
             events.step(training.position.step)
             if self._split is not None:
                 self._split.end_step(training.position.step)
-        if outermost:  # after the last iteration only the end of the program is expected
+        if epoch:  # after the last iteration only the end of the program is expected
             training.end_epoch(last=training.position.epoch + 1 >= training.rank.config.epochs)
+        self._rounds += loop.rounds
 
     def _separate_losses(self) -> None:
         """Tell the spool if this step is the first of another optimizer or loop of epochs: of a fold, or a phase."""

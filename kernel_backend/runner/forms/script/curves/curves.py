@@ -18,7 +18,7 @@ from kernel_backend.definition.reported.bound import Bound, bound_in
 from kernel_backend.definition.reported.labels import LONGEST_LINE, labelled
 from kernel_backend.definition.reported.tracebacks import Tracebacks
 from kernel_backend.definition.reported.vocabulary import is_held_out, is_training
-from kernel_backend.definition.script.loops import TrainingLoop
+from kernel_backend.definition.script.loops import TrainingLoop, within_training
 from kernel_backend.model.experiment import Config
 from kernel_backend.model.reports import Kind
 from kernel_backend.model.values import cleaned
@@ -71,7 +71,7 @@ class Curves:
         self._counts: dict[Bound, int] = {}
         self._own: set[str] = set()  # variables that are reported as curves
         self._taken = self._length = 0  # iterations of inner loops in this epoch, and in the last one
-        self._first = True  # no part of an epoch was counted yet
+        self._first = True  # no step was taken yet
         self._metric = cleaned(config.metric.name)
         self._line, self._tracebacks = "", Tracebacks()
         self._texts, self._waiting = 0, deque[str](maxlen=_NEWEST)  # texts read since the last iteration; others
@@ -91,9 +91,10 @@ class Curves:
     def backward(self, loss: Any) -> None:
         """Report the loss of which the program is about to compute the gradients."""
         self._look()
+        first, self._first = self._first, False
         if length := self._length or self._expected():
-            if self._first:  # a restart goes on within an epoch
-                self._first, self._taken = False, round(self._training.position.fraction * length)
+            if first:  # a restart goes on within an epoch
+                self._taken = round(self._training.position.fraction * length)
             done = min((self._taken + 1) / length, 1.0)
             self._training.position.fraction = max(self._training.position.fraction, done)  # of several inner loops
         known, unscaled = self._loss()
@@ -155,10 +156,11 @@ class Curves:
         if loop in self._outer:
             self._take_bound(loop, frame)
         self._taken += 1
-        if len(self._active()) == 1:
+        if within_training(self._active()) == [loop]:
             self._training.position.fraction = 1.0  # of the epoch that ends here
-            self._length, self._taken = self._taken - (loop in self._outer), 0
-        self._validate()
+            # A restart at the end of an epoch has seen no step of it.
+            self._length, self._taken = 0 if self._first else self._taken - (loop in self._outer), 0
+        self.finish() if loop.rounds else self._validate()
 
     def begin_training(self) -> None:
         """Report what an earlier training or cell has printed or logged, and keep nothing of it for the next one."""
@@ -167,7 +169,7 @@ class Curves:
         self._taken = self._length = 0
 
     def finish(self) -> None:
-        """Report, as a validation, values that the program has printed or logged after a training's last iteration.
+        """Report, as a validation, what the program has computed, printed or logged after a training's last iteration.
 
         Names that have no new value get their value of the last validation.
         """
