@@ -244,12 +244,22 @@ trainer.fit(Digits())
     assert f"EarlyStopping(val_loss) ended the training after epoch {epochs:.0f} of 9" in ran.notes()
 
 
-def test_several_training_loaders_are_refused(trial):
-    two = "return {name: torch.utils.data.DataLoader(samples()) for name in 'ab'}"
-    several = DIGITS.replace("        train = torch.utils.data.Subset(samples(), range(70))", f"        {two}")
-    ran = trial(source=several, slots=1).run()
+LOADERS = "return {name: torch.utils.data.DataLoader(samples()) for name in 'ab'}"
+OTHERS = "self.members = [nn.Linear(2, 2)]; optimizer = torch.optim.SGD([*self.parameters(), self.members[0].weight])"
+
+
+@pytest.mark.parametrize(
+    ("line", "instead", "says"),
+    [
+        ("train = torch.utils.data.Subset(samples(), range(70))", LOADERS, "train_dataloader() returned 2 loaders"),
+        ("optimizer = torch.optim.AdamW(self.parameters(), lr=self.hparams.lr)", OTHERS, "(self.members)"),
+    ],
+)
+def test_what_cannot_be_trained_on_slots_is_refused(trial, line, instead, says):
+    assert line in DIGITS
+    ran = trial(source=DIGITS.replace(line, instead), slots=1).run()
     assert ran.codes == [1], ran.logs()
-    assert "train_dataloader() returned 2 loaders" in ran.failures()[0].message
+    assert says in ran.failures()[0].message
 
 
 @pytest.mark.parametrize("slots", [1, 2])

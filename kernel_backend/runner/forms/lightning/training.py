@@ -23,6 +23,7 @@ from kernel_backend.runner.checkpoint.saving import HostCopy
 from kernel_backend.runner.checkpoint.stateful import Model, Optimizer, Schedule, Stateful
 from kernel_backend.runner.context import RankContext
 from kernel_backend.runner.data import Batch
+from kernel_backend.runner.definition.unregistered_weights import refuse_unregistered
 from kernel_backend.runner.determinism import exactness, seeds
 from kernel_backend.runner.determinism.digests import weights
 from kernel_backend.runner.determinism.generators import OwnGenerators
@@ -237,6 +238,7 @@ class LightningTraining:
         self.per_epoch = None if math.isinf(per_epoch) else int(per_epoch)
         if config.search is not None and not self.trainer.enable_validation:
             raise InvalidDefinition("a search compares validations: write a validation_step and a val_dataloader")
+        refuse_unregistered(self.module, trainer.optimizers)
         self.logical = LogicalRanks(self.module, self._mine, self._count)
         self.attributes = Attributes(self._owners(), _ignored())
         self.attributes.begin()

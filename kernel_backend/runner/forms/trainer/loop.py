@@ -11,6 +11,7 @@ from accelerate.utils import recursively_apply
 from torch import Tensor
 from transformers.trainer_pt_utils import nested_concat
 
+from kernel_backend.runner.definition.unregistered_weights import refuse_unregistered
 from kernel_backend.runner.external_loop.training import ExternalTraining
 from kernel_backend.runner.forms.trainer.data import Loader
 from kernel_backend.runner.forms.trainer.state import Attributes, OwnAttributes, Progress
@@ -124,8 +125,10 @@ class TrainerLoop:
         """Restore the checkpoint, once the Trainer has created model, optimizer and schedule."""
         trainer, training = self._trainer, self.training
         training.expected_steps = trainer.state.max_steps
+        optimizer = getattr(trainer.optimizer, "optimizer", trainer.optimizer)
+        refuse_unregistered(trainer.model, [optimizer])
         self._register("model", trainer.model)
-        self._register("optimizer", getattr(trainer.optimizer, "optimizer", trainer.optimizer))
+        self._register("optimizer", optimizer)
         self._register("schedule", trainer.lr_scheduler)
         if trainer.accelerator.scaler is not None:
             self._register("scaler", trainer.accelerator.scaler)
