@@ -317,6 +317,55 @@ def test_who_has_left_a_group_may_pause_and_stop_and_not_go_on_at_its_cost(
         people["danielle"] = danielle
 
 
+# Verbs by which users end, free or describe what is theirs, and those by which they use a right.
+TAKE_BACK = [
+    *(f"POST {ONE}/{verb}" for verb in ("label", "pause", "trials/{trial}/prune", "stop", "delete", "undelete")),
+    f"POST {KEPT}/unpin",
+    f"DELETE {KEPT}",
+    "POST /api/queue/{number}/priority",
+    "POST /api/gc",
+    "DELETE /api/webhooks/{number}",
+]
+USE = [
+    *(f"POST {ONE}/{verb}" for verb in ("rerun", "verify", "resume", "move", "extend", "trials/{trial}/promote")),
+    "POST /api/experiments",
+    "PUT /api/snapshots/{id}",
+    "POST /api/webhooks",
+    "POST /api/webhooks/{number}/test",
+]
+NEITHER = [f"POST {KEPT}/verify", f"POST {KEPT}/pin", f"POST {ONE}/trace"]  # to look closer, or to keep what is there
+
+
+def test_it_is_written_down_which_verbs_take_back() -> None:
+    of_users = [call for whose in ("looks", "changes", "all") for call in WHOSE[whose] if not call.startswith("GET ")]
+    assert sorted([*TAKE_BACK, *USE, *NEITHER, "HEAD /api/snapshots/{id}"]) == sorted(of_users)
+
+
+@pytest.mark.parametrize("withdrawn", ["submits", "the group", "slots and storage"])
+def test_users_without_a_right_may_take_back_what_is_theirs(
+    served: Served, client: dict[str, Client], withdrawn: str
+) -> None:
+    number = submit(client["danielle"], withdrawn).experiment.number
+    hook = client["danielle"].add_webhook("http://127.0.0.1:9/").id
+    people, danielle = served.identity.people, PEOPLE["danielle"]
+    account = f"{served.url}/api/accounts/user/danielle/quota"
+    if withdrawn == "slots and storage":
+        none = {"limit": 0, "storage": 1}
+        assert HTTP.put(account, headers={"Authorization": "Bearer ada"}, json=none).status_code == 200
+    else:
+        less = {"submits": {"submits": False}, "the group": {"groups": ("speech",)}}[withdrawn]
+        people["danielle"] = danielle.model_copy(update=less)
+    try:
+        for call in TAKE_BACK:
+            own = call.replace("{number}", str(hook if "webhooks" in call else number))
+            answer = ask(served, "danielle", own)
+            assert answer.status_code < 500
+            assert outcome(answer) == "let in", (call, answer.text)
+    finally:
+        people["danielle"] = danielle
+        HTTP.delete(account, headers={"Authorization": "Bearer ada"})
+
+
 def test_who_has_lost_a_right_may_remove_webhooks_and_not_use_them(served: Served, client: dict[str, Client]) -> None:
     people = served.identity.people
     shared = client["ada"].add_webhook("http://127.0.0.1:9/", everyone=True).id
