@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 import torch
@@ -40,6 +40,7 @@ class RankContext:
     instructions: Instructions
     spool: Spool
     progress: Progress
+    limits: dict[str, None] = field(default_factory=dict)  # why the result is not known to be exact
 
     @property
     def config(self) -> Config:
@@ -78,6 +79,14 @@ class RankContext:
         """
         self.spool.say(Guarantee(text=text))
 
+    def limit_guarantee(self, text: str) -> None:
+        """Report why the training's result is not known to be exact, now and in place of what `say_started` is given.
+
+        The first reason counts.
+        """
+        self.limits[text] = None
+        self.say_guarantee(next(iter(self.limits)))
+
     def say_started(
         self,
         *,
@@ -98,7 +107,7 @@ class RankContext:
                 steps_per_epoch=steps_per_epoch,
                 total_steps=total_steps,
                 parameters=parameters,
-                guarantee=guarantee,
+                guarantee=next(iter(self.limits), guarantee),
                 resumed_from=resumed_from,
                 runtime=dict(self.numerics) | exactness.libraries(self.device, self.choice.name),
             )

@@ -44,6 +44,7 @@ class Batches:
         digested: bool = False,
         filled: bool = False,
         whole: bool = False,
+        limit: Callable[[str], None] = _hush,
     ) -> None:
         """Set up batches, each split into `count` equal shares, one per logical rank; this process reads shares `mine`.
 
@@ -52,11 +53,12 @@ class Batches:
         `steps`). `device` is the one that trains. `note` receives messages for the user. With `digested`, digests of
         the first epoch's samples are computed. With `filled`, an empty share repeats the samples of another share. With
         `whole`, the shares of a short batch are filled one after the other, each up to its size in other batches.
+        `limit` receives why batches may differ after a restart.
         """
         cut = BatchSplit(source.batch_size or batch_size, source.drop_last, mine, count, filled=filled, whole=whole)
         self._cut = cut
         if digested and not source.stream:  # the training's own data, once; a stream is read anew from its start
-            tell_sample_state(source, note)
+            tell_sample_state(source, limit)
 
         def loading(dataset: Any) -> Loading:
             return Loading(dataset, source, workers, device)

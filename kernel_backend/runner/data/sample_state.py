@@ -25,8 +25,8 @@ from kernel_backend.runner.determinism.state_between_calls import (
 _KEPT = (int, float, list, deque, set, np.ndarray, Tensor)
 
 
-def tell_sample_state(source: Source, note: Callable[[str], None]) -> None:
-    """Tell the user which state of a dataset begins anew in a restart, if there is any.
+def tell_sample_state(source: Source, limit: Callable[[str], None]) -> None:
+    """Limit the training's guarantee by the state of a dataset that begins anew in a restart, if there is any.
 
     Samples are loaded ahead, by several processes, so what a dataset counts belongs to no step.
     """
@@ -34,9 +34,9 @@ def tell_sample_state(source: Source, note: Callable[[str], None]) -> None:
     with contextlib.suppress(Exception):  # objects of the user may refuse to be read
         names = dict.fromkeys(_kept(source))
     if names:
-        note(
-            f"{', '.join(names)}: kept by {source.role}() from sample to sample: a restart and each loader process "
-            "begin it anew: let a sample depend on its index alone, or on random numbers"
+        limit(
+            f"none: {', '.join(names)}: kept by {source.role}() from sample to sample: a restart and each loader "
+            "process begin it anew: let a sample depend on its index alone, or on random numbers"
         )
 
 
@@ -46,8 +46,10 @@ def _kept(source: Source) -> Iterator[str]:
             outside = variables_outside(obj)
             yield from (name for name in changed_variables(obj) if _is_kept(outside.get(name)))
         elif is_of_user(obj) and (attributes := attributes_of(obj)) is not None:
-            names = (name for name in changed_attributes(type(obj)) if _is_kept(attributes.get(name)))
-            yield from (f"{type(obj).__name__}.{name}" for name in names)
+            held = [attributes, *map(vars, type(obj).__mro__)]  # a class may have the first value
+            for name in changed_attributes(type(obj)):
+                if any(_is_kept(each[name]) for each in held if name in each):
+                    yield f"{type(obj).__name__}.{name}"
 
 
 def _is_kept(value: Any) -> bool:

@@ -88,6 +88,7 @@ class LoopSettings(NamedTuple):
     note: Callable[[str], None]
     targets: bool = False  # a search sets how far this trial trains
     workers: int | AutoWorkers | None = None  # loader processes, unless a loader says another number
+    limit: Callable[[str], None] = lambda _: None  # receives why the training is not known to be exact
     in_job: bool = True  # if False, repeating a loop at the same line begins another training
 
 
@@ -428,6 +429,7 @@ class UserLoop:
             settings.note,
             digested=ordinal == 0 and not loader.validation,
             filled=not loader.validation,
+            limit=settings.limit,
         )
         if self.training.needs_pairs and not loader.validation:
             data.keep_pairs()

@@ -268,7 +268,20 @@ def batches_of(rank: RankContext, role: str, tag: str, training: bool = False, f
     size = (data.batch_size or config.batch_size) * (count if config.per_slot_batch else 1)
     parts = (config.accumulate or 1) if training else 1
     data, own = data._replace(batch_size=size), range(mine.start * parts, mine.stop * parts)
-    return Batches(data, size, config.seed, tag, own, count * parts, workers, rank.device, rank.note, training, filled)
+    return Batches(
+        data,
+        size,
+        config.seed,
+        tag,
+        own,
+        count * parts,
+        workers,
+        rank.device,
+        rank.note,
+        training,
+        filled,
+        limit=rank.limit_guarantee,
+    )
 
 
 def needs_pairs(model: nn.Module, config: Config) -> bool:

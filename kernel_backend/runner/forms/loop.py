@@ -43,6 +43,7 @@ class LoopTraining:
             note=rank.note,
             targets=rank.job.until is not None,
             workers=rank.loader_workers,
+            limit=rank.limit_guarantee,
         )
         self._methods = RunMethods(self._training, settings, rank.functions.params)
 

@@ -31,7 +31,9 @@ class PlainTraining:
     def __init__(self, rank: RankContext) -> None:
         self._rank = rank
         self._training = ExternalTraining(rank)
-        settings = LoopSettings(rank.config, 0, 1, rank.device, rank.note, workers=rank.loader_workers)
+        settings = LoopSettings(
+            rank.config, 0, 1, rank.device, rank.note, workers=rank.loader_workers, limit=rank.limit_guarantee
+        )
         self._methods = RunMethods(self._training, settings, {})
         self._ended = threading.Event()
 

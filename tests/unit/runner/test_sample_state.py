@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import linecache
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch.utils.data import DataLoader, Subset
 
+from kernel_backend.model.reports import Guarantee
 from kernel_backend.runner.data import Batches, source
+from tests.support.script_attempts import Job
 
 PROGRAM = """
 import torch
@@ -41,10 +44,11 @@ def program(kept: str, collate: str = "pass") -> dict[str, Any]:
 
 
 def told(data: Any, digested: bool = True) -> list[str]:
-    notes: list[str] = []
+    limits: list[str] = []
     made = source(data, "train_data")
-    Batches(made, 4, 0, "sample", range(1), 1, 0, torch.device("cpu"), notes.append, digested).close()
-    return [each.split(": ")[0] for each in notes]
+    Batches(made, 4, 0, "sample", range(1), 1, 0, torch.device("cpu"), digested=digested, limit=limits.append).close()
+    assert all(each.startswith("none: ") for each in limits)
+    return [each.split(": ")[1] for each in limits]
 
 
 @pytest.mark.parametrize(
@@ -69,3 +73,38 @@ def test_what_a_collate_function_counts_is_told():
 
 def test_it_is_told_once_of_the_data_that_is_trained():
     assert told(program("self.reads += 1")["Samples"](), digested=False) == []
+
+
+COUNTING = """
+import torch
+class Samples(torch.utils.data.Dataset):
+    reads = 0
+    def __len__(self): return 4
+    def __getitem__(self, index):
+        self.reads += 1
+        return torch.ones(1), torch.ones(1) * self.reads
+"""
+FUNCTIONS = """
+def train_data(): return Samples()
+def model(): return torch.nn.Linear(1, 1)
+def loss(output, target): return (output - target).square().mean()
+"""
+LOOP = """
+def train(run):
+    net = torch.nn.Linear(1, 1)
+    opt = torch.optim.SGD(net.parameters(), lr=0.1)
+    run.restore(model=net, opt=opt)
+    for epoch in run.epochs():
+        for x, y in run.loader(Samples(), batch_size=2):
+            (net(x) - y).square().mean().backward()
+            opt.step()
+"""
+
+
+@pytest.mark.parametrize("form", [FUNCTIONS, LOOP])
+def test_a_training_whose_dataset_counts_is_not_called_exact(tmp_path: Path, form: str):
+    ended = Job(tmp_path / "job", COUNTING + form, options={"batch_size": 2, "loader_workers": 0}).run()
+    said = [each.text for each in ended.records if isinstance(each, Guarantee)]
+    assert ended.code == 0, ended.log
+    assert (said or [ended.started.guarantee])[-1].startswith("none: Samples.reads: kept by ")
+    assert not any("kept by" in note for note in ended.notes)

@@ -102,6 +102,7 @@ class Shares(DataAdapter):  # type: ignore[misc]
             rank.note,
             digested=training,
             filled=True,
+            limit=rank.limit_guarantee,
         )
         self._training = training
         self.epoch, self.taken = 0, 0  # the start of the next pass

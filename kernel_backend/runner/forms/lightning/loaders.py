@@ -89,9 +89,8 @@ def batches_of(rank: RankContext, data: Source, mine: range, count: int, trainin
     """Return `data` in batches, each divided into `count` shares, of which this rank computes those in `mine`."""
     config = rank.config
     tag, workers = "sample" if training else "validation", rank.loader_workers
-    return Batches(
-        data, config.batch_size, config.seed, tag, mine, count, workers, rank.device, rank.note, digested=training
-    )
+    size, seed, limit = config.batch_size, config.seed, rank.limit_guarantee
+    return Batches(data, size, seed, tag, mine, count, workers, rank.device, rank.note, digested=training, limit=limit)
 
 
 def padding_of(data: Source, seed: int) -> Any:

@@ -88,7 +88,9 @@ class ScriptTraining:
         self._training.ready = self._prepare
         self._training.counts = counts
         number, size = rank.ranks.rank, rank.ranks.size
-        settings = LoopSettings(rank.config, number, size, rank.device, rank.note, workers=rank.loader_workers)
+        settings = LoopSettings(
+            rank.config, number, size, rank.device, rank.note, workers=rank.loader_workers, limit=rank.limit_guarantee
+        )
         self._methods = RunMethods(self._training, settings, rank.functions.params)
         self._watchers = Watchers(self.note)
         self.events = Events(self._watchers)

@@ -52,6 +52,7 @@ class Loader:
             rank.note,
             digested=training,
             filled=True,
+            limit=rank.limit_guarantee,
             whole=not training,  # each share is a batch of one slot's, so that no loss depends on the number of slots
         )
         self.epoch, self.taken = 0, 0  # the start of the next pass
