@@ -7,16 +7,11 @@ from pathlib import Path
 from tornado.web import RequestHandler
 
 from kernel_backend.api.confirm_page import ConfirmHandler
-from kernel_backend.api.pages import Page, PublicPage
+from kernel_backend.api.pages import BUNDLE, ICON, Page, PublicPage, built
 from kernel_backend.errors import NotFound
 
-BUNDLE = Path(__file__).parent / "static"  # built from labextension/src/page; names contain a digest of the content
 TYPES = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8"}
 YEAR_S = 365 * 86400
-ICON = (
-    "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 24 24' fill='%23e07b24'%3E"
-    "%3Cpath d='M6 16a6 6 0 0 1 12 0zM2 18.5h20v2H2zM11 3h2v4h-2zM1 14h3v2H1zM20 14h3v2h-3z'/%3E%3C/svg%3E"
-)
 DOCUMENT = """<!doctype html>
 <html lang="en">
   <head>
@@ -95,7 +90,6 @@ PAGES: list[tuple[str, type[RequestHandler]]] = [
 
 
 def _built(suffix: str) -> str:
-    found = max(BUNDLE.glob(f"main-*{suffix}"), key=lambda path: path.stat().st_mtime, default=None)
-    if found is None:
+    if (name := built(suffix)) is None:
         raise NotFound(f"the page is not built: there is no main-*{suffix} in {BUNDLE}; npm run build makes it")
-    return found.name
+    return name

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tornado.escape import xhtml_escape
 
-from kernel_backend.api.pages import POLICY, PublicPage
+from kernel_backend.api.pages import ICON, POLICY, PublicPage, built
 from kernel_backend.model.webhooks.records import StoredWebhook
 
 DOCUMENT = """<!doctype html>
@@ -12,19 +12,29 @@ DOCUMENT = """<!doctype html>
   <head>
     <meta charset="utf-8">
     <meta name="viewport" content="width=device-width, initial-scale=1">
+    <meta name="color-scheme" content="light dark">
     <title>Daylight</title>
+    <link rel="icon" href="{icon}">
+    <link rel="stylesheet" href="../static/{style}">
   </head>
   <body>
-    <h1>Mail from Daylight</h1>
+    <div class="dl-page">
+      <header class="dl-page-head"><h1><img src="{icon}" alt="" width="20" height="20">Daylight</h1></header>
+      <main class="dl-page-body">
+        <section class="dl-wide dl-ask">
+          <h2>Mail from Daylight</h2>
 {body}
+        </section>
+      </main>
+    </div>
   </body>
 </html>
 """
 QUESTION = """\
-    <p>{owner} wants mail about {whose} trainings ({events}) sent to <b>{address}</b>.</p>
-    <form method="post"><button>Send it to this address</button></form>
-    <p>If you do not know of it, close this page: nothing is sent.</p>"""
-ANSWER = "    <p>{address} gets mail about {whose} trainings from now on. {owner} can end that.</p>"
+          <p>{owner} wants mail about {whose} trainings ({events}) sent to <b>{address}</b>.</p>
+          <p class="dl-dim">If you do not know of it, close this page: nothing is sent.</p>
+          <form method="post" class="dl-ask-buttons"><button class="dl-push">Send it to this address</button></form>"""
+ANSWER = "          <p>{address} gets mail about {whose} trainings from now on. {owner} can end that.</p>"
 
 
 class ConfirmHandler(PublicPage):
@@ -54,4 +64,5 @@ class ConfirmHandler(PublicPage):
             "address": hook.url.partition(":")[2],
         }
         self.set_header("Content-Type", "text/html; charset=utf-8")
-        self.finish(DOCUMENT.format(body=body.format(**{name: xhtml_escape(text) for name, text in said.items()})))
+        shown = body.format(**{name: xhtml_escape(text) for name, text in said.items()})
+        self.finish(DOCUMENT.format(body=shown, icon=ICON, style=built(".css") or ""))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from kernel_backend.api.base import AuthenticatedHandler
@@ -9,11 +10,22 @@ from kernel_backend.errors import Unauthenticated
 from kernel_backend.identity.base import Browsers
 from kernel_backend.model.cluster.people import Person
 
+BUNDLE = Path(__file__).parent / "static"  # built from labextension/src/page; names contain a digest of the content
+ICON = (
+    "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 24 24' fill='%23e07b24'%3E"
+    "%3Cpath d='M6 16a6 6 0 0 1 12 0zM2 18.5h20v2H2zM11 3h2v4h-2zM1 14h3v2H1zM20 14h3v2h-3z'/%3E%3C/svg%3E"
+)
 # Allow our own files and inline images; no inline scripts, and no frames around the page.
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
+
+
+def built(suffix: str) -> str | None:
+    """Return the name of the newest script (`.js`) or style sheet (`.css`) of the pages; None if it is not built."""
+    found = max(BUNDLE.glob(f"main-*{suffix}"), key=lambda path: path.stat().st_mtime, default=None)
+    return None if found is None else found.name
 
 
 class Page(AuthenticatedHandler):

@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from kernel_backend.api import cluster_page
+from kernel_backend.api import cluster_page, pages
 from kernel_backend.api.cluster_page import PAGES
 from tests.api.served import Served, StillEngine
 
@@ -22,7 +22,8 @@ def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[httpx.Clie
     (bundle / "main-ABC123.js").write_text("draw()")
     (bundle / "main-DEF456.css").write_text("body {}")
     (tmp_path / "main-SECRET.js").write_text("no")
-    monkeypatch.setattr(cluster_page, "BUNDLE", bundle)
+    for module in (cluster_page, pages):
+        monkeypatch.setattr(module, "BUNDLE", bundle)
     (tmp_path / "home").mkdir()
     served = Served(tmp_path / "home", StillEngine(), pages=PAGES)
     with httpx.Client(base_url=served.url, trust_env=False, timeout=20) as client:
@@ -58,7 +59,7 @@ def test_a_bundle_is_kept_for_good_and_only_bundles_are_there(page):
 
 
 def test_what_was_not_built_says_how(page):
-    for path in cluster_page.BUNDLE.iterdir():
+    for path in pages.BUNDLE.iterdir():
         path.unlink()
     answer = page.get("/")
     assert answer.status_code == 404

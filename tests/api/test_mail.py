@@ -8,6 +8,7 @@ import socket
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from urllib.parse import urljoin
 
 import httpx
 import pytest
@@ -127,6 +128,8 @@ def test_an_address_gets_mail_once_its_owner_has_confirmed_it(shared: Served, se
         page = httpx.get(link)
         assert "dave wants mail about their trainings (completed, failed, stopped)" in page.text
         assert "someone@example.net" in page.text
+    (style,) = re.findall(r'rel="stylesheet" href="(.+?)"', page.text)
+    assert ".dl-ask" in httpx.get(urljoin(link, style)).text, "it looks as the service's other pages"
     for wrong in (link[:-1] + ("A" if link[-1] != "A" else "B"), link.replace("/1-", "/2-")):
         assert (httpx.get(wrong).status_code, httpx.post(wrong).status_code) == (404, 404)
     assert webhook_row(client.webhooks()[0])[-1].startswith("waits for confirmation")

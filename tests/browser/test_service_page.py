@@ -11,7 +11,7 @@ import httpx
 import pytest
 from playwright.sync_api import Browser, expect
 
-from kernel_backend.api.cluster_page import BUNDLE
+from kernel_backend.api.pages import BUNDLE
 from kernel_backend.model.disk import nearly_full
 from kernel_backend.model.resources import Node
 from kernel_backend.service import disk

@@ -9,7 +9,7 @@ import httpx
 import pytest
 from playwright.sync_api import expect, sync_playwright
 
-from kernel_backend.api.cluster_page import BUNDLE
+from kernel_backend.api.pages import BUNDLE
 from tests.browser import chromium
 from tests.browser.cluster_page import ClusterPage
 from tests.browser.conftest import cannot
