@@ -9,7 +9,7 @@ import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from types import FrameType
+from types import FrameType, ModuleType
 from typing import Any
 
 import torch
@@ -202,7 +202,9 @@ def _left(
 
 
 def _plain(path: Path) -> dict[str, Any]:
-    held = {"__name__": "__main__", "__file__": str(path)}
+    sys.modules["__main__"] = module = ModuleType("__main__")  # by which functions are pickled for other processes
+    held = vars(module)
+    held["__file__"] = str(path)
     _seed()
     with contextlib.suppress(SystemExit):
         exec(compile(path.read_text(), str(path), "exec"), held)
