@@ -62,12 +62,21 @@ test-fast: setup ## the unit tests: no workers, no kernels, no services, no brow
 	$(NPM) test
 	$(PYTEST) -m "not many and not long" tests/unit tests/test_layers.py
 
+# At once, as mypy takes half of the time on one core; each shows what it found when it is done.
+CHECKS = check-style check-types check-front check-docs
 check: setup ## style and types, of both languages, and whether the documentation builds
+	@$(MAKE) --no-print-directory --output-sync --jobs --keep-going $(CHECKS)
+
+.PHONY: $(CHECKS)
+check-style:
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
 	$(BIN)/vulture
+check-types:
+	$(BIN)/mypy
+check-front:
 	$(NPM) run check
+check-docs:
 	$(BIN)/sphinx-build -q -W --keep-going -b html docs docs/_build/html
 
 fix: setup ## put right what the style checks can put right by themselves
