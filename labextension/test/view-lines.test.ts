@@ -66,6 +66,14 @@ describe('lines', () => {
     expect(linesOf(told, { label: 'training', colour: 'training' }, DEFAULTS, 1000)[1]).toBe(both[1]);
   });
 
+  test('are one for each training that has told one value at its end, and one where the epoch has no length', () => {
+    const parts = (epoch: number[]): number[] =>
+      linesOf(curve('validation', 'score', [3, 2, 1], { epoch }), { label: '', colour: '' }, DEFAULTS, 0).map(
+        ({ x }) => x.length
+      );
+    expect([parts([6, 6, 6]), parts([0, 0, 0]), parts([1, 1, 2])]).toEqual([[1, 1, 1], [3], [3]]);
+  });
+
   test('have a band only where points stand for several reports', () => {
     expect(line(curve('training', 'loss', [3, 2])).low).toBeNull();
     expect(line(curve('training', 'loss', [3, 2], { size: [1, 2], low: [3, 1], high: [3, 4] }))).toMatchObject({

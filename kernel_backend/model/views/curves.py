@@ -134,11 +134,15 @@ def thin(trial: int, told: ReportedValues, points: int) -> Curves:
 def trainings(epochs: Sequence[float]) -> list[int]:
     """Return where, among a curve's epochs, a training begins: first, and where a later one counts its own epochs.
 
+    A curve whose points all lie at the end of the same epoch has one of each training.
+
     Examples
     --------
-    >>> trainings([0.5, 1, 1.5, 2, 0.5, 1])
-    [0, 4]
+    >>> trainings([0.5, 1, 1.5, 2, 0.5, 1]), trainings([6, 6, 6]), trainings([0, 0])
+    ([0, 4], [0, 1, 2], [0])
     """
+    if epochs and min(epochs) == max(epochs) > 0:
+        return list(range(len(epochs)))
     return [0, *(place for place, (before, now) in enumerate(pairwise(epochs), 1) if now < before)]
 
 

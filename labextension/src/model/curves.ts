@@ -77,7 +77,8 @@ const apart = new WeakMap<Curve, readonly Curve[]>(); // of curves that have not
 /**
  * Return a curve's parts, one for each training of a program that has several: a teacher's, and its student's.
  *
- * A later training counts its own epochs, so the epochs fall where it begins.
+ * A later training counts its own epochs, so the epochs fall where it begins. A curve whose points all lie at the end
+ * of the same epoch has one of each training.
  */
 export function trainingsOf(curve: Curve): readonly Curve[] {
   const known = apart.get(curve);
@@ -85,7 +86,11 @@ export function trainingsOf(curve: Curve): readonly Curve[] {
     return known;
   }
   const points = pointsOf(curve);
-  const begins = points.flatMap((_, index) => (index && follows(points[index - 1], points[index]) ? [] : [index]));
+  const first = points[0]?.epoch ?? 0;
+  const single = first > 0 && points.every(point => point.epoch === first);
+  const begins = points.flatMap((_, index) =>
+    index && !single && follows(points[index - 1], points[index]) ? [] : [index]
+  );
   const parts = begins.map((begin, part) => {
     const own = points.slice(begin, begins[part + 1]);
     const last = part === begins.length - 1 ? curve.last : (own.at(-1)?.mean ?? null);
