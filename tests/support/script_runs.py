@@ -28,13 +28,14 @@ from kernel_backend.runner.forms.script.saved import ProgramPart
 from kernel_backend.runner.forms.script.snapshots import Snapshots
 from kernel_backend.runner.forms.script.start import Start
 from kernel_backend.runner.past.answers import Answers
+from kernel_backend.runner.past.in_place import InPlace
 from kernel_backend.runner.past.overlays import Overlays
 from kernel_backend.runner.past.record import Past
 from kernel_backend.runner.past.undo import looks_for, put_back
 
 
 class Result:
-    """Result of a run: output, global values as text and bytes, files, and the error."""
+    """Result of a run: output, global values as text and bytes, files, the error, and limits of the guarantee."""
 
     def __init__(self, found: dict[str, Any]) -> None:
         self.printed: str = found["printed"]
@@ -43,6 +44,7 @@ class Result:
         self.error: str = found["error"]
         self.heads: int = found["heads"]
         self.notes: list[str] = found["notes"]
+        self.limits: list[str] = found["limits"]
         self.checkpoints: dict[int, Any] = found["checkpoints"]
 
 
@@ -55,29 +57,37 @@ class _Listener:
     part: ProgramPart
     answers: Answers
     past: Past | None = None
+    in_place: InPlace | None = None
 
     def __init__(self, save_at: Sequence[int], dies_at: int, die: Callable[[_Listener], None]) -> None:
         self.save_at, self.heads = set(save_at), 0
         self._dies_at, self._die = dies_at, die
         self.notes: list[str] = []
+        self.limits: list[str] = []
         self.checkpoints: dict[int, Any] = {}
+
+    def look(self, find: Callable[[InPlace], list[str]]) -> None:
+        self.limits += find(self.in_place) if self.in_place is not None else []
 
     def begun(self) -> None:
         self.answers.end()
         if self.past is not None:
             self.past.in_setup = False
+            self.look(InPlace.begin)
 
     def ended(self, stations: list[Any]) -> None:
         pass
 
     def iterated(self, loop: TrainingLoop, frame: FrameType, outermost: bool) -> None:
         self.heads += 1
+        self.look(InPlace.written)
         self._save()
         if self.heads == self._dies_at:
             self._die(self)
 
     def _save(self) -> None:
         if self.heads in self.save_at or not self.save_at:
+            self.look(InPlace.checkpoint)
             try:
                 stations = self.heads_of.stations()
             except Exception as error:
@@ -93,8 +103,10 @@ class _Listener:
         self.answers.end()
         self.files.resume(saved["files"])
         if self.past is not None:
+            self.past.bring_back(saved["files"].get("taken", 0))
             self.past.follow()
             self.files.past = self.past
+            self.look(InPlace.begin)
         self.events.resume()
         self.output.resume(self.part.text)
         self.notes += tombstones
@@ -197,6 +209,7 @@ def _left(
         "error": error,
         "heads": listener.heads,
         "notes": listener.notes,
+        "limits": listener.limits,
         "checkpoints": listener.checkpoints,
     }
 
@@ -223,6 +236,8 @@ def _form(
     listener.output = Output(events.output)
     listener.answers = Answers(program.builtins)
     listener.files = ProgramFiles(str(path.parent), _beside(path) / "files.json", (), overlays=overlays)
+    if listener.past is not None:
+        listener.in_place = InPlace(listener.past, listener.files.followed)
     untrack = track_libraries()
     _seed()
     if checkpoint is not None:

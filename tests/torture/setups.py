@@ -4,7 +4,8 @@
     python -m tests.torture.setups rmtree next_number
 
 Each has a setup as people write them above the same small training loop. What is left, files and printed text, must be
-that of an undisturbed plain run. A restart is rehearsed, too, which must change nothing.
+that of an undisturbed plain run, or the guarantee must have said before the kill that it is not. A restart is
+rehearsed, too, which must change nothing.
 """
 
 from __future__ import annotations
@@ -65,17 +66,20 @@ def prepared(folder: Path, name: str) -> Path:
     return Path(shutil.copy(SETUPS[name], folder / "train.py"))
 
 
-def killed(path: Path, past: Path | None) -> Result:
+def killed(path: Path, past: Path | None, limits: list[str] | None = None) -> Result:
     """Run a program, killed after the iterations `KILLS`, each time to go on from a checkpoint some steps before.
 
     With a record of its files in `past`, it is killed once more before: when it has no checkpoint, and begins anew.
-    The last restart is rehearsed first, to the end of the program.
+    The last restart is rehearsed first, to the end of the program. What the guarantee is said not to hold for, before
+    each kill, is added to `limits`.
     """
     checkpoint = None
+    said: list[str] = [] if limits is None else limits
     if past is not None:
-        run(path, save_at=[1000], past=past, dies_at=EARLIEST)
+        said += run(path, save_at=[1000], past=past, dies_at=EARLIEST).limits
     for dies in KILLS:
         dead = run(path, save_at=[dies - 2], checkpoint=checkpoint, past=past, dies_at=dies)
+        said += dead.limits
         assert dead.checkpoints, "\n".join([dead.error, *dead.notes])
         checkpoint = dead.checkpoints[dies - 2]
     if past is not None:
@@ -109,10 +113,13 @@ def world(path: Path) -> dict[str, object]:
     return found
 
 
-def differences(name: str, folder: Path) -> list[str]:
-    """Return the differences between a plain run of the program `name` and one that was killed twice."""
+def differences(name: str, folder: Path, limits: list[str] | None = None) -> list[str]:
+    """Return the differences between a plain run of the program `name` and one that was killed twice.
+
+    The limits of the guarantee are added to `limits`.
+    """
     alone, other = (prepared(folder / each / "work", name) for each in ("plain", "killed"))
-    one, two = run(alone, rewritten=False), killed(other, folder / "past")
+    one, two = run(alone, rewritten=False), killed(other, folder / "past", limits)
     found = [each.error for each in (one, two) if each.error]
     if one.printed != two.printed:
         found.append(f"printed {two.printed!r} for {one.printed!r}")
@@ -128,16 +135,21 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("names", nargs="*", default=list(SETUPS))
     names = parser.parse_args().names
-    failed = []
+    failed, said = [], []
     for name in names:
+        limits: list[str] = []
         with tempfile.TemporaryDirectory(prefix="daylight-setups-") as folder:
             try:
-                found = differences(name, Path(folder))
+                found, broken = differences(name, Path(folder), limits), False
             except AssertionError as error:  # an attempt had no checkpoint
-                found = [str(error)]
-        failed += [name] * bool(found)
-        print(f"{name:20} {'; '.join(found) or 'equal'}", flush=True)
-    print(f"{len(names) - len(failed)} of {len(names)} equal" + (f"; not: {', '.join(failed)}" if failed else ""))
+                found, broken = [str(error)], True
+        told = f"not equal, and said before: {limits[0]}: " if limits and not broken else ""
+        (said if told else failed).extend([name] * bool(found))
+        print(f"{name:20} {told * bool(found)}{'; '.join(found) or 'equal'}", flush=True)
+    equal = len(names) - len(failed) - len(said)
+    print(
+        f"{equal} of {len(names)} equal; said before: {', '.join(said) or 'none'}; not: {', '.join(failed) or 'none'}"
+    )
     return bool(failed)
 
 

@@ -1,13 +1,43 @@
-"""Open a program's connections to SQLite again, when another file takes the place of the one they have opened."""
+"""Follow a program's databases of SQLite, and connect it again when another file takes the place of an open one."""
 
 from __future__ import annotations
 
 import contextlib
+import os
 import sqlite3
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import unquote
 
+BESIDE = ("-wal", "-shm", "-journal")  # what SQLite writes next to a database
 _SET = ("isolation_level", "row_factory", "text_factory")
+
+Version = tuple[tuple[int, int], ...]
+
+
+def file_of(database: Any) -> str:
+    """Return the path of the file that `sqlite3.connect(database)` may write; "" for none, as of one in memory.
+
+    Examples
+    --------
+    >>> file_of("runs.db"), file_of("file:runs%201.db?cache=shared"), file_of(":memory:"), file_of("file:a.db?mode=ro")
+    ('runs.db', 'runs 1.db', '', '')
+    """
+    path = os.fsdecode(database)
+    if path.startswith("file:"):
+        path, _, options = path[5:].partition("?")
+        path = "" if {"mode=ro", "mode=memory", "immutable=1"} & {*options.split("&")} else unquote(path)
+    return "" if path == ":memory:" else path
+
+
+def version(database: str) -> Version:
+    """Return the size and time of change of a database and of its log; empty if there is none."""
+    found = []
+    for path in (database, f"{database}-wal"):
+        with contextlib.suppress(OSError):
+            known = os.stat(path)
+            found.append((known.st_size, known.st_mtime_ns))
+    return tuple(found)
 
 
 class Databases:

@@ -20,9 +20,9 @@ from typing import Any
 
 from kernel_backend.runner.past import isolation, namespace
 from kernel_backend.runner.past.databases import Databases
+from kernel_backend.runner.past.in_place import fd_info, opened_for_writing
 from kernel_backend.runner.past.record import Past
 
-_WRITES = os.O_WRONLY | os.O_RDWR
 _NOT_AGAIN = os.O_CREAT | os.O_TRUNC | os.O_EXCL
 
 
@@ -204,12 +204,9 @@ class Overlays:
     def _written(self) -> list[tuple[int, str, int]]:
         """Return the files of the overlays that this process has open for writing: number, path and flags of each."""
         found: list[tuple[int, str, int]] = []
-        for name in os.listdir("/proc/self/fd"):
-            with contextlib.suppress(OSError):  # that of the listing itself
-                known = _known(int(name))
-                root, flags = self._mounted.get(int(known["mnt_id"])), int(known["flags"], 8)
-                if root is not None and flags & _WRITES:
-                    found.append((int(name), root + os.readlink(f"/proc/self/fd/{name}"), flags))
+        for fd, path, flags, mount in opened_for_writing():
+            if (root := self._mounted.get(mount)) is not None:
+                found.append((fd, root + path, flags))
         # What another process knows of a database's write-ahead log cannot be exchanged.
         logs = {path for _, path, _ in found if path.endswith(("-wal", "-shm"))}
         return [each for each in found if each[1] not in logs and f"{each[1]}-wal" not in logs]
@@ -234,15 +231,10 @@ def _connect(fd: int, real: int) -> None:
     os.close(real)
 
 
-def _known(fd: int) -> dict[str, str]:
-    lines = Path(f"/proc/self/fdinfo/{fd}").read_text().splitlines()
-    return dict(line.split(":\t", 1) for line in lines if ":\t" in line)
-
-
 def _mount_of(folder: str) -> int:
     fd = os.open(folder, os.O_PATH)
     try:
-        return int(_known(fd)["mnt_id"])
+        return int(fd_info(fd)["mnt_id"])
     finally:
         os.close(fd)
 

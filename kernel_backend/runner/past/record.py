@@ -21,6 +21,7 @@ from typing import Any
 
 from kernel_backend.runner.definition.step_files import caches_of, is_result
 from kernel_backend.runner.past import listing
+from kernel_backend.runner.past.databases import Version, file_of, version
 
 LARGEST = 64 * 2**20  # bytes of a file that is copied before it is overwritten
 TOTAL = 2**30
@@ -52,6 +53,12 @@ class Past:
         self.lost: dict[str, None] = {}  # changed, and too large or impossible to keep
         self.removed: dict[str, None] = {}  # what the program removed or moved away, its own files too
         self.looked: dict[str, None] = {}  # folders that it listed
+        self.databases: dict[str, Version] = {}  # that it opened, as they were then; () for those of earlier attempts
+        self.gone: dict[str, None] = {}  # what the training removed or moved that was there at its last checkpoint
+        self._fresh: set[str] | None = None  # what it has made since; None before the first checkpoint
+        self.taken: dict[str, int] = {}  # files that it removed since, by the numbers under which they are kept
+        self.count = 0  # of files that were kept so
+        self._counts = [0, 0]  # at the last two checkpoints
         self.roots: list[str] = []  # folders of which a restart sees the past
         self._seen: set[str] = set()
         self._linked: dict[tuple[int, int], Path] = {}
@@ -63,9 +70,9 @@ class Past:
             "os.remove": self._removing,
             "os.rmdir": self._removing,
             "os.rename": self._renaming,
-            "os.mkdir": lambda path, mode=0, fd=-1: self._touch(self._path(path, fd)),
-            "os.link": lambda source, target, _=-1, fd=-1: self._touch(self._path(target, fd)),
-            "os.symlink": lambda source, target, fd=-1: self._touch(self._path(target, fd)),
+            "os.mkdir": lambda path, mode=0, fd=-1: self._making(path, fd),
+            "os.link": lambda source, target, _=-1, fd=-1: self._making(target, fd),
+            "os.symlink": lambda source, target, fd=-1: self._making(target, fd),
             "os.truncate": lambda path, length: self._overwriting(self._path(path)),
             "shutil.rmtree": self._removing,
             "sqlite3.connect": self._connecting,
@@ -88,9 +95,10 @@ class Past:
         shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir(parents=True)
         known = (self.created, self.made, self.later, self.missed, self.grown, self.lost, self.removed, self.looked)
-        for each in (*known, self.uids, self._seen, self._linked):
+        for each in (*known, self.databases, self.taken, self.uids, self._seen, self._linked):
             each.clear()
         self.roots.clear()
+        self.count, self._counts = 0, [0, 0]
         self._say("uids", self._uid)
         self._say("roots", self.cwd)
         self.in_setup = True
@@ -130,12 +138,21 @@ class Past:
     def acts(self) -> str:
         """Return what the program has done that goes otherwise among the files that it leaves; "" for nothing."""
         acts = (("removes or moves", self.removed), ("lists", self.looked))
-        return " and ".join(f"{act} {self._shown(next(iter(paths)))}" for act, paths in acts if paths)
+        return " and ".join(f"{act} {self.shown(next(iter(paths)))}" for act, paths in acts if paths)
+
+    def shown(self, path: str) -> str:
+        """Return a path as the user knows it: relative to the working folder, if it is in there."""
+        return os.path.relpath(path, self.cwd) if _within(f"{path}/", self.cwd) else path
 
     def skips(self, path: str) -> bool:
         """Return True for a path that stays as it is today: hidden, bytecode, a cache or a folder of the job."""
         name = os.path.basename(path)
         return name.startswith(".") or name == "__pycache__" or path in self._caches
+
+    def covers(self, path: str) -> bool:
+        """Return True for a path of which the record tells: that of a file which the program may have as a result."""
+        place = os.path.dirname(path)
+        return place not in ("/", self._temporary) and is_result(path, self.cwd, self._caches) and not self.skips(path)
 
     def misses(self, path: str) -> None:
         """Record that the program has looked for a file which is not there, if it is in its setup."""
@@ -144,7 +161,23 @@ class Past:
 
     def writes(self, path: str) -> None:
         """Record that the program is about to write a file in native code, of which the audit hook does not hear."""
-        self._hear(self._overwriting, (self._path(path),))
+        self._hear(self._overwriting, (there := self._path(path),))
+        self._makes(there)
+
+    def at_checkpoint(self) -> None:
+        """Record that a checkpoint is taken now: what is there now, a restart expects to find."""
+        self._fresh = set()
+        for number in range(self._counts[0], self._counts[1]):
+            with contextlib.suppress(OSError):
+                os.remove(self._taken_at(number))
+        self._counts = [self._counts[1], self.count]
+
+    def bring_back(self, count: int) -> None:
+        """Bring back the files that the training has removed since its checkpoint, at which `count` had been kept."""
+        for path, number in self.taken.items():
+            if number >= count and not os.path.lexists(path):
+                with contextlib.suppress(OSError):
+                    os.rename(self._taken_at(number), path)
 
     # Heard from the audit hook
 
@@ -167,29 +200,57 @@ class Past:
                 self._growing(path)
             else:
                 self._overwriting(path)
+                self._makes(path)
 
-    def _removing(self, path: Any, fd: Any = None) -> None:
+    def _removing(self, path: Any, fd: Any = None, moves: bool = False) -> None:
         there = self._path(path, -1 if fd is None else fd)
         self._real.clear()
         self._touch(there)
-        if there not in self.removed and self._covers(there) and os.path.lexists(there):
+        if self._fresh is not None and there not in self._fresh and self.covers(there) and os.path.lexists(there):
+            self._takes(there, moves)
+        if there not in self.removed and self.covers(there) and os.path.lexists(there):
             self._say("removed", there)
 
     def _renaming(self, source: Any, target: Any, source_fd: int = -1, target_fd: int = -1) -> None:
-        self._removing(source, source_fd)
-        self._touch(self._path(target, target_fd))
+        self._removing(source, source_fd, moves=True)
+        self._making(target, target_fd)
+
+    def _takes(self, path: str, moves: bool) -> None:
+        """Keep a file that was there at the last checkpoint, as it is removed; record what cannot be kept as gone."""
+        if not moves and not os.path.isdir(path):
+            with contextlib.suppress(OSError):  # on another disk
+                self._taken_at(self.count).parent.mkdir(exist_ok=True)
+                os.link(path, self._taken_at(self.count), follow_symlinks=False)
+                self._say("taken", path, self.count)
+                return
+        if len(self.gone) < MOST:
+            self.gone[path] = None
+
+    def _taken_at(self, number: int) -> Path:
+        return self.folder / "taken" / str(number)
+
+    def _making(self, path: Any, fd: int) -> None:
+        self._touch(there := self._path(path, fd))
+        self._makes(there)
+
+    def _makes(self, path: str) -> None:
+        if self._fresh is not None and len(self._fresh) < MOST:
+            self._fresh.add(path)
 
     def _connecting(self, database: Any) -> None:
-        path = self._path(database)
-        if str(database) not in ("", ":memory:"):
+        if file := file_of(database):
+            path = self._path(file)
             self._overwriting(path)
+            if self.covers(path) and path not in self.databases:
+                self._say("databases", path)
+                self.databases[path] = version(path)
 
     def _listing(self, path: Any) -> None:
         if not self.in_setup or path is None or isinstance(path, int):
             return
         if not sys._getframe(3).f_code.co_filename.startswith("<frozen importlib"):
             folder = os.path.realpath(os.fsdecode(path))
-            if folder not in self.looked and (folder == self.cwd or self._covers(folder)) and len(self.looked) < MOST:
+            if folder not in self.looked and (folder == self.cwd or self.covers(folder)) and len(self.looked) < MOST:
                 self._say("looked", folder)
 
     def _touch(self, path: str) -> None:
@@ -217,7 +278,7 @@ class Past:
 
     def _first(self, path: str) -> bool:
         """Return True if this is the first change of a file that was there at the start; record one that was not."""
-        if path in self._seen or not self._covers(path):
+        if path in self._seen or not self.covers(path):
             return False
         self._seen.add(path)
         if not any(_within(path, each) for each in self.roots) and os.path.isdir(parent := os.path.dirname(path)):
@@ -233,13 +294,6 @@ class Past:
         return False
 
     # What is kept
-
-    def _shown(self, path: str) -> str:
-        return os.path.relpath(path, self.cwd) if _within(f"{path}/", self.cwd) else path
-
-    def _covers(self, path: str) -> bool:
-        place = os.path.dirname(path)
-        return place not in ("/", self._temporary) and is_result(path, self.cwd, self._caches) and not self.skips(path)
 
     def _was(self, path: str) -> bool:
         """Return True if the file at `path` was there at the start, as far as is known."""
@@ -303,10 +357,12 @@ class Past:
 
     def _remember(self, what: str, path: str, size: int = 0) -> None:
         known = getattr(self, what)
-        if what == "roots":
+        if what == "taken":
+            known[path], self.count = size, size + 1
+        elif what == "roots":
             known.append(path)
         else:
-            known[path] = size if what == "grown" else None
+            known[path] = {"grown": size, "databases": ()}.get(what)
 
 
 def _cloned(path: str, there: Path) -> bool:

@@ -54,16 +54,15 @@ def rehearse(job: LaunchSpec, attempt: Path, scratch: Path) -> None:
     _entered.append(overlays)
 
 
-def limited(guarantee: str, acts: str, why_not: str) -> str:
-    """Return the guarantee of a program whose restarts see today's files, of which its setup `acts` on some.
+def limit(acts: str, why_not: str) -> str:
+    """Return how far a restart is from its program's start if it sees today's files, of which its setup `acts` on some.
 
     Examples
     --------
-    >>> limited("exact to the step", "lists runs", "unshare: not permitted")
-    'exact to the step, but a restart sees its files as they are then; the setup lists runs (unshare: not permitted)'
+    >>> limit("lists runs", "unshare: not permitted")
+    'a restart sees its files as they are then; the setup lists runs (unshare: not permitted)'
     """
-    then = f"a restart sees its files as they are then; the setup {acts}"
-    return f"{guarantee}, but {then} ({why_not})"
+    return f"a restart sees its files as they are then; the setup {acts} ({why_not})"
 
 
 def entered() -> Overlays | None:

@@ -483,3 +483,24 @@ def test_a_restart_that_cannot_be_shown_its_past_says_so_in_one_line(place, monk
     assert replay.entered() is None
     said = "daylight: the setup sees its files of today, not those of its start: OSError: no space\n"
     assert capsys.readouterr().err == said
+
+
+def test_what_the_training_has_removed_since_its_checkpoint_is_there_again(place):
+    for name in "abc":
+        (place.work / name).write_text(name)
+
+    def program() -> None:
+        past = place.past()
+        past.begin()
+        past.in_setup = False
+        for name in "abc":
+            past.at_checkpoint()
+            os.remove(name)
+        Path("c").write_text("made anew")
+
+    in_child(program)
+    past = place.past()
+    assert past.count == 3
+    past.bring_back(1)
+    assert tree(place.work) == {"b": "b", "c": "made anew"}
+    assert not (place.job / "past" / "taken" / "0").exists()  # no checkpoint that is kept needs it

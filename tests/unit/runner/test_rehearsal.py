@@ -102,7 +102,7 @@ def test_a_training_is_rehearsed_only_if_that_is_asked_for(config, wanted, tmp_p
     job = types.SimpleNamespace(trial=1, checkpoints="checkpoints")
     ranks, device = types.SimpleNamespace(size=1), torch.device("cpu")
     rank = types.SimpleNamespace(config=config, job=job, ranks=ranks, device=device)
-    training = types.SimpleNamespace(position=types.SimpleNamespace(form={}, step=0))
+    training = types.SimpleNamespace(position=types.SimpleNamespace(form={}, step=0), guarantee="")
     recorder = types.SimpleNamespace(wanted=set())
     Rehearsal(rank, training, recorder, [], True, contextlib.nullcontext, StoredVerdict(tmp_path / "verdict", ""))
     assert recorder.wanted == wanted

@@ -100,7 +100,12 @@ class ProgramFiles:
                 with contextlib.suppress(OSError):  # it cannot tell its position, for example while it is iterated over
                     positions[each.path] = file.tell()
         sizes = {path: _size(self._absolute(path)) for path in self._before}
-        return {"sizes": sizes, "positions": positions, "grows": sorted(self._grows | set(positions))}
+        grows, taken = sorted(self._grows | set(positions)), self.past.count if self.past is not None else 0
+        return {"sizes": sizes, "positions": positions, "grows": grows, "taken": taken}
+
+    def followed(self) -> list[str]:
+        """Return the paths of the open files that `resume` puts back to their state at a checkpoint."""
+        return [os.path.realpath(self._absolute(each.path)) for each in self._open if _is_open(each.file())]
 
     def passed(self, state: Mapping[str, Any]) -> None:
         """Stop hiding files that existed when `state` was saved: the restarted program has reached that point again."""
@@ -311,6 +316,10 @@ class ProgramFiles:
             os.dup2(real, file.fileno(), inheritable=False)
             os.close(real)
             file.seek(positions[path])
+            if path != each.path:  # the program may ask for the name
+                buffer = getattr(file, "buffer", file)
+                with contextlib.suppress(AttributeError):
+                    getattr(buffer, "raw", buffer).name = path
 
     def _patch(self, module: Any, name: str, function: Callable[..., Any]) -> None:
         self._restored.append((module, name, getattr(module, name)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -56,6 +56,7 @@ from kernel_backend.runner.forms.script.state.tombstones import BeginAnew, NotSa
 from kernel_backend.runner.forms.script.watchers import Watchers
 from kernel_backend.runner.past import replay
 from kernel_backend.runner.past.answers import Answers
+from kernel_backend.runner.past.in_place import InPlace
 from kernel_backend.runner.past.record import Past
 from kernel_backend.runner.past.undo import looks_for, put_back
 
@@ -131,6 +132,7 @@ class ScriptTraining:
         self._why_today = ""  # why a restart would see today's files, and not those of the start
         self.past = replay.past_of(rank.job, rank.progress.folder) if rank.ranks.rank == 0 else None
         self.files = ProgramFiles(os.getcwd(), folder / "files.json", own, rank.ranks.rank == 0, overlays)
+        self._in_place = None if self.past is None else InPlace(self.past, self.files.followed)
         # Ranks that a program connects itself have different states, of which rank 0's is only one.
         self.saves = self._split is not None or rank.ranks.size == 1
         if not self.saves:
@@ -319,7 +321,14 @@ class ScriptTraining:
             if self.past is not None:
                 self.past.in_setup = False
             if self._why_today and self.past is not None and (acts := self.past.acts()):
-                self._rank.say_guarantee(replay.limited(self._training.guarantee, acts, self._why_today))
+                self.rehearsal.limit(replay.limit(acts, self._why_today))
+            self._look(InPlace.begin)
+
+    def _look(self, find: Callable[[InPlace], list[str]]) -> None:
+        """Say which files a restart would not put back to what they were, if `find` finds new ones."""
+        if self._in_place is not None:
+            for limit in self._watchers.call(find, self._in_place) or ():
+                self.rehearsal.limit(limit)
 
     def _say_weights(self) -> None:
         found = weights(nn.Module(), self._modules.found())
@@ -332,6 +341,8 @@ class ScriptTraining:
         """
         training, events = self._training, self.events
         events.iteration(loop, frame)
+        if self.past is not None and (self.past.databases or self.past.later or self.past.gone):
+            self._look(InPlace.written)
         if epoch and not training.counts:
             training.position.origin, training.position.fraction = training.position.origin - self._follows, 0.0
         epoch = epoch and training.counts
@@ -360,8 +371,10 @@ class ScriptTraining:
             self._split.load_state_dict(saved["split"])
         self.files.resume(saved["files"])
         if self.past is not None:
+            self.past.bring_back(saved["files"].get("taken", 0))
             self.past.follow()
             self.files.past = self.past
+            self._look(InPlace.begin)
         self.events.resume()
         self._output.resume(self._part.text)
         if tombstones:
@@ -402,6 +415,7 @@ class ScriptTraining:
         Return False if it must wait for an iteration of an outer loop. Return None if it is not possible now, for
         example as the state cannot be pickled, or as restarts from here would not be exact.
         """
+        self._look(InPlace.checkpoint)
         self._part.stations, self._outermost = [], self._heads.outermost  # older ones are of another step
         if not self.saves or not self.rehearsal.allows(self._outermost):
             return None

@@ -34,6 +34,7 @@ from kernel_backend.runner.forms.script.rehearsal.verdict import (
     explained,
     given,
     guarantee,
+    limited,
     serves,
     weaker,
 )
@@ -84,8 +85,11 @@ class Rehearsal:
         self._process: subprocess.Popen[bytes] | None = None
         self._folder = Path()
         self._env = dict(os.environ)  # recorded before the program changes it
+        self._limits: list[str] = known.get("limits", [])  # what is beyond every guarantee
         if self._judged:
             training.guarantee = self._guarantee() if not self._active else f"presumed {self._guarantee()}"
+        self._said = training.guarantee
+        training.guarantee = limited(self._said, self._limits)
         if self._active and not training.position.step:
             recorder.wanted |= set(range(1, STEPS + 1))
             if self._rung == "start":
@@ -93,7 +97,18 @@ class Rehearsal:
 
     def state(self) -> dict[str, Any]:
         """Return the guarantee, its reason, and whether it is a verdict and the last one, as JSON for a checkpoint."""
-        return {"rung": self._given, "why": self._why, "judged": self._judged, "settled": not self._active}
+        known = {"rung": self._given, "why": self._why, "judged": self._judged, "settled": not self._active}
+        return known | ({"limits": self._limits} if self._limits else {})
+
+    def limit(self, what: str) -> None:
+        """Add to the guarantee, whatever it is or becomes, what a restart does not keep to."""
+        if what not in self._limits:
+            self._limits = [*self._limits, what]
+            self._say(self._said)
+
+    def _say(self, guarantee: str) -> None:
+        self._said = guarantee
+        self._rank.say_guarantee(limited(guarantee, self._limits))
 
     def allows(self, outermost: bool) -> bool:
         """Return True if a checkpoint may be saved now: a restart may go on from it, or its rehearsal is to tell that.
@@ -134,7 +149,7 @@ class Rehearsal:
         self._give_up()
         self._training.set_aside_checkpoints()
         self._judge("start")
-        self._rank.say_guarantee(f"presumed {self._guarantee()}")
+        self._say(f"presumed {self._guarantee()}")
 
     def close(self) -> None:
         """Kill the process of a running rehearsal, and start no other rehearsal."""
@@ -239,7 +254,7 @@ class Rehearsal:
         if self._given != self._rung:  # no restart would go on from the checkpoints so far
             self._training.request_checkpoint()
         self._judge(self._rung)
-        self._rank.say_guarantee(self._guarantee(mine))
+        self._say(self._guarantee(mine))
 
     def _disagreed(self, why: str) -> None:
         if self._rung == "start":
@@ -258,7 +273,7 @@ class Rehearsal:
             self._active = self._recorder.of(first) is not None
             self._checkpoint, self._steps = (0, first) if self._active else (None, self._steps)
         self._judge(self._rung)
-        self._rank.say_guarantee(self._guarantee() if self._rung == "anew" else f"presumed {self._guarantee()}")
+        self._say(self._guarantee() if self._rung == "anew" else f"presumed {self._guarantee()}")
         source, outermost = self._training.resumed_from, self._training.position.form.get("outermost", False)
         if source is not None and not serves(self._given, outermost):
             raise BeginAnew(f"checkpoint {source}, from which this attempt went on, was no exact one: {self._why}")

@@ -136,6 +136,20 @@ def guarantee(rung: Rung, why: str, steps: Mapping[int, object] | None = None) -
     return f"{PROMISES[rung]}: {why}"
 
 
+def limited(guarantee: str, limits: Sequence[str]) -> str:
+    """Return a guarantee with what a restart does not keep to.
+
+    Examples
+    --------
+    >>> limited("exact to the step", ["a restart does not undo what was written to runs.db after its checkpoint"])
+    'exact to the step, but a restart does not undo what was written to runs.db after its checkpoint'
+    >>> limited("exact to the step", [])
+    'exact to the step'
+    """
+    shown = [*limits[:_SHOWN], f"{len(limits) - _SHOWN} more"] if len(limits) > _SHOWN else limits
+    return ", but ".join([guarantee, "; ".join(shown)]) if limits else guarantee
+
+
 def explained(rung: Rung, why: str, found: Sequence[Sign]) -> str:
     """Return why the guarantee `rung` is no stronger one: the code that prevents it, then the variable that differed.
 
