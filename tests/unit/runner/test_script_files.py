@@ -51,6 +51,30 @@ def test_a_row_is_there_once_that_was_first_appended_after_the_checkpoint(begin,
     assert table.read_text() == "epoch,loss\n0,0.5\n"
 
 
+def test_lines_of_others_stay_in_a_file_to_which_the_program_has_not_appended_since(begin, folder):
+    history = folder / "history.txt"
+    files = begin()
+    with files.throughout(vars(builtins)):
+        write(history, "a", "begun\n")
+        first = files.state()
+        write(history, "a", "half\n")
+        second = files.state()
+    with history.open("a") as file:
+        file.write("another job\n")
+    files = begin()
+    files.replay()
+    with files.throughout(vars(builtins)):
+        write(history, "a", "begun\n")
+        files.resume(second)
+        assert history.read_text() == "begun\nhalf\nanother job\n"
+        third = files.state()
+    files = begin()
+    files.resume(third)
+    assert history.read_text() == "begun\nhalf\nanother job\n"
+    begin().resume(first)
+    assert history.read_text() == "begun\n"
+
+
 def test_a_file_that_is_written_anew_each_time_is_not_cut(begin, folder):
     best = folder / "best.txt"
     files = begin()

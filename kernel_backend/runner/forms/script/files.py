@@ -33,6 +33,7 @@ _DESTROYING: Sequence[tuple[Any, str]] = (
     *((os, name) for name in ("remove", "unlink", "rmdir", "rename", "replace")),
     (shutil, "rmtree"),
 )
+_UNKNOWN = 2**62  # an earlier version has not recorded when it last opened a file
 _FDS = {"dir_fd", "src_dir_fd", "dst_dir_fd"}  # with which a path is not one of the working folder
 
 
@@ -70,10 +71,12 @@ class ProgramFiles:
         self._cwd, self.record, self._writes = cwd, record, writes
         self._caches = (*caches_of(os.environ), *but)
         self._before: dict[str, int | None] = {}  # size before the program wrote it; None if it did not exist
-        self._grows: set[str] = set()  # files that are appended to
+        self._grows: dict[str, int] = {}  # files that are appended to, by the number of states before the last opening
+        self._states = 0
         if record is not None and record.exists():
             known = json.loads(record.read_text())
-            self._before, self._grows = known["before"], set(known["grows"])
+            self._before, grows = known["before"], known["grows"]
+            self._grows = grows if isinstance(grows, dict) else dict.fromkeys(grows, _UNKNOWN)
         self._open: list[_Opened] = []
         self._hidden: set[str] = set()
         self._replays = False
@@ -100,8 +103,9 @@ class ProgramFiles:
                 with contextlib.suppress(OSError):  # it cannot tell its position, for example while it is iterated over
                     positions[each.path] = file.tell()
         sizes = {path: _size(self._absolute(path)) for path in self._before}
-        grows, taken = sorted(self._grows | set(positions)), self.past.count if self.past is not None else 0
-        return {"sizes": sizes, "positions": positions, "grows": grows, "taken": taken}
+        self._states += 1
+        grows, taken = sorted({*self._grows, *positions}), self.past.count if self.past is not None else 0
+        return {"sizes": sizes, "positions": positions, "grows": grows, "taken": taken, "number": self._states}
 
     def followed(self) -> list[str]:
         """Return the paths of the open files that `resume` puts back to their state at a checkpoint."""
@@ -128,14 +132,16 @@ class ProgramFiles:
         if not self._writes:
             return
         sizes: Mapping[str, int | None] = state["sizes"]
-        self._grows |= set(state["grows"])
+        number = state.get("number", -1)
+        since = {path for path, last in self._grows.items() if last >= number} | {*state["positions"]}
+        self._states = max(number, *self._grows.values(), 0) + 1
         for path, before in self._before.items():
             size, there = sizes.get(path, before), self._absolute(path)
             if size is None:
                 with contextlib.suppress(OSError):
                     os.remove(there)
-            elif (path in self._grows or path not in sizes) and (_size(there) or 0) > size:
-                os.truncate(there, size)
+            elif (path in since or path not in sizes) and (_size(there) or 0) > size:
+                os.truncate(there, size)  # a file that the program has not opened since has grown by others
         self._reopen(state["positions"])
 
     def end_replay(self) -> None:
@@ -285,16 +291,16 @@ class ProgramFiles:
         self._hidden.discard(path)
         if self._overlays is not None:  # what the program wrote at its start is recorded, and the rest is dropped
             return
-        if path in self._before and (path in self._grows or not grows):
+        if path in self._before and (not grows or self._grows.get(path, -1) >= self._states):
             return
         if grows:  # a kill may come before the next checkpoint, which would tell
-            self._grows.add(path)
+            self._grows[path] = self._states
         if path not in self._before:
             self._before[path] = _size(self._absolute(path))
         if self.record is not None:
             self.record.parent.mkdir(parents=True, exist_ok=True)
             with replacing(self.record, durable=False) as file:
-                file.write(json.dumps({"before": self._before, "grows": sorted(self._grows)}).encode())
+                file.write(json.dumps({"before": self._before, "grows": self._grows}).encode())
 
     def _reopen(self, positions: Mapping[str, int]) -> None:
         """Connect each open file object to the real file, at its offset in `positions`.
