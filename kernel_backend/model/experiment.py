@@ -212,7 +212,7 @@ class Config(Record):
     seed: int = Field(0, ge=0, lt=2**63)
     rng: Literal["derived", "stream"] = "derived"
     reproducible: Literal["off", "host", "portable"] = "host"
-    rehearse: bool = False  # rehearse a restart of a program that has its own training loop, while it trains
+    rehearse: bool = True  # rehearse a restart of a program that has its own training loop, while it trains
     weights_from: str | None = Field(None, pattern=r"\d+(\.\d+)?")  # trial from whose best weights training starts
     metric: Metric = Metric()  # defines which checkpoint is best
     metric_pattern: tuple[str, ...] = ()  # regular expressions whose named groups extract metrics from a command's log

@@ -336,7 +336,7 @@ _WRITERS: Mapping[str, Callable[[Any], list[list[str]]]] = {
     "one_node": lambda on: [[]] if on else [],
     "gather_loss": lambda on: [[]] if on else [],
     "sync_bn": lambda on: [[]] if on else [],
-    "rehearse": lambda on: [[]] if on else [],
+    "rehearse": lambda on: [] if on else [[]],
     "per_slot_batch": lambda on: [[]] if on else [],
     "compile": lambda on: [[]] if on else [],
     "validate_first": lambda on: [[]] if on else [],

@@ -238,11 +238,12 @@ OPTIONS: tuple[Option, ...] = (
         "SCOPE",
         "off, host or portable: on which machines a rerun gives equal bits [host]",
     ),
-    _on(
-        "--rehearse",
+    Option(
+        ("--no-rehearsal",),
         "exactness",
-        "rehearse a restart of a program with its own training loop, in a second process that runs its setup again",
-        "rehearse",
+        "do not try out a restart of a program with its own training loop in a second process",
+        {"action": "store_const", "const": False},
+        config="rehearse",
     ),
     _setting(
         "--metric", "faults", "NAME", "metric that defines the best checkpoint: loss, error:min or accuracy:max [loss]"

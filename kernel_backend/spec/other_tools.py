@@ -9,7 +9,7 @@ from kernel_backend.model.search.registry import find
 
 # What to write instead, and the other tools' names of it. `{N}` stands for the value, and for itself without one.
 INSTEAD = {
-    "nothing in its place, as a restart is rehearsed only with --rehearse": "no-rehearsal",
+    "nothing in its place, as a restart is rehearsed unless --no-rehearsal forbids it": "rehearse",
     "--slots {N}": (
         "gpus gpu num-gpus n-gpus ngpus gpus-per-node gpus-per-task gpus-per-trial gres devices num-devices nproc "
         "nproc-per-node num-processes n-procs np ntasks ntasks-per-node world-size num-slots replicas ddp distributed"

@@ -151,7 +151,7 @@ export function experiment(fields: Partial<Experiment> = {}): Experiment {
       seed: 0,
       rng: 'derived',
       reproducible: 'host',
-      rehearse: false,
+      rehearse: true,
       metric: { name: 'loss', mode: 'min' },
       search: null,
       checkpoint_every: null,

@@ -14,7 +14,7 @@ from tests.browser.view import LATE
 
 pytestmark = [pytest.mark.browser, pytest.mark.distributed, pytest.mark.notebook]
 
-LOOP = """%%dlsubmit --again --rehearse --slots 1 --threads 1 --checkpoint-every 1steps
+LOOP = """%%dlsubmit --again --slots 1 --threads 1 --checkpoint-every 1steps
 import os, time
 import numpy as np
 import torch

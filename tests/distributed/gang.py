@@ -153,7 +153,7 @@ class Trial:
                 batch_size=self.batch_size,
                 threads=1,
                 checkpoint_every=parse_cadence(self.every),
-                **self.options,
+                **{"rehearse": False, **self.options},
             ),
             params=parse(self.source).bind(self.params),
             placement=(Share(node="here", kind=self.kind, address="127.0.0.1", slots=slots),),

@@ -81,7 +81,9 @@ class Job:
             experiment=1,
             trial=1,
             attempt=self.attempts,
-            config=Config(threads=1, checkpoint_every=parse_cadence(self.every), **self.options),
+            config=Config.model_validate(
+                {"threads": 1, "checkpoint_every": parse_cadence(self.every), "rehearse": False} | self.options
+            ),
             params={},
             placement=(Share(node="here", kind="cpu", address="127.0.0.1", slots=(0,)),),
             python=sys.executable,

@@ -641,7 +641,7 @@ export interface components {
              * @enum {string}
              */
             reproducible: "off" | "host" | "portable";
-            /** @default false */
+            /** @default true */
             rehearse: boolean;
             /** @default null */
             weights_from: string | null;

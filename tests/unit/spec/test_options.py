@@ -206,7 +206,7 @@ def test_the_help_tells_the_defaults_of_the_configuration():
         record, _, field = (option.config or "").rpartition(".")
         fields = Search.model_fields if record else Config.model_fields
         default = fields[field].default if option.config else None
-        if isinstance(default, int | str) and default is not False:
+        if isinstance(default, int | str) and not isinstance(default, bool):
             written = "stop" if option.config == "on_nan" else default  # stored under its older word
             assert option.help.endswith(f"[{written}]"), option.flags
 
@@ -336,7 +336,7 @@ def test_an_option_that_is_none_may_be_meant_as_a_hyperparameter(line: str, says
         ("--n-trials 20", "--trials 20"),
         ("--direction maximize", "--metric NAME:max"),
         ("--mode min", "--metric NAME:min"),
-        ("--no-rehearsal", "nothing in its place, as a restart is rehearsed only with --rehearse"),
+        ("--rehearse", "nothing in its place, as a restart is rehearsed unless --no-rehearsal forbids it"),
         ("--time 2:00:00", "--max-time 2:00:00"),
         ("--early-stopping", "--patience N"),
         ("--gradient-accumulation-steps 4", "--accumulate 4"),
