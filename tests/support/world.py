@@ -124,7 +124,9 @@ class World:
         client = Client.connect(start=False, home=self.home)
         client.upload_snapshot(id, data)
         space = parse_line(options.pop("space", "").split()).space
-        settings = Config.model_validate({"batch_size": 8, "slots": 2, "epochs": 2, "threads": 1, "rehearse": False} | config)
+        settings = Config.model_validate(
+            {"batch_size": 8, "slots": 2, "epochs": 2, "threads": 1, "rehearse": False} | config
+        )
         return client.submit(
             Submission(
                 snapshot=id,
