@@ -70,13 +70,13 @@ class InPlace:
         return self._held()
 
     def written(self) -> list[str]:
-        """Return what a restart would not undo: writes to databases, removals, and saves for which the setup looks.
+        """Return what a restart would not undo: writes to databases and to files that were read, removals, own saves.
 
-        Each file is named once. From such saves the program goes on by itself.
+        Each file is named once. Own saves are those for which the setup looks: from them the program goes on by itself.
         """
         databases = self._past.databases
         changed = (each for each in databases if version(each) != self._versions.get(each, databases[each]))
-        found = self._new(changed if databases.keys() - self._told else ())
+        found = self._new([*(changed if databases.keys() - self._told else ()), *self._past.rewritten])
         limits = [f"a restart does not undo what was written to {_listed(found)} after its checkpoint"] if found else []
         if gone := self._new(self._past.gone):
             limits.append(f"a restart does not bring back {_listed(gone)}, removed or moved after its checkpoint")

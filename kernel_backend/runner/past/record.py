@@ -56,6 +56,8 @@ class Past:
         self.databases: dict[str, Version] = {}  # that it opened, as they were then; () for those of earlier attempts
         self.gone: dict[str, None] = {}  # what the training removed or moved that was there at its last checkpoint
         self._fresh: set[str] | None = None  # what it has made since; None before the first checkpoint
+        self._read: dict[str, None] = {}  # what it has read since, MOST of it
+        self.rewritten: dict[str, None] = {}  # what it has read, and then overwritten before the next checkpoint
         self.taken: dict[str, int] = {}  # files that it removed since, by the numbers under which they are kept
         self.count = 0  # of files that were kept so
         self._counts = [0, 0]  # at the last two checkpoints
@@ -167,6 +169,7 @@ class Past:
     def at_checkpoint(self) -> None:
         """Record that a checkpoint is taken now: what is there now, a restart expects to find."""
         self._fresh = set()
+        self._read.clear()
         for number in range(self._counts[0], self._counts[1]):
             with contextlib.suppress(OSError):
                 os.remove(self._taken_at(number))
@@ -194,7 +197,11 @@ class Past:
             self._local.busy = False
 
     def _opening(self, file: Any, mode: Any, flags: Any) -> None:
-        if isinstance(flags, int) and flags & _WRITES and isinstance(file, str | bytes | os.PathLike):
+        if not isinstance(flags, int) or not isinstance(file, str | bytes | os.PathLike):
+            return
+        if not flags & _WRITES or (flags & os.O_RDWR and not flags & os.O_TRUNC):
+            self._reads(file)
+        if flags & _WRITES:
             path = self._path(file)
             if flags & os.O_APPEND and not flags & os.O_TRUNC:
                 self._growing(path)
@@ -229,8 +236,20 @@ class Past:
     def _taken_at(self, number: int) -> Path:
         return self.folder / "taken" / str(number)
 
+    def _reads(self, file: str | bytes | os.PathLike[Any]) -> None:
+        if self._fresh is not None and len(self._read) < MOST:
+            self._read[os.fsdecode(file)] = None
+
+    def _rewrites(self, path: str) -> None:
+        """Record a file that is overwritten after it was read: a restart would read what is written now."""
+        if self._read and path not in (self._fresh or ()) and path not in self.rewritten:
+            name = os.path.basename(path)
+            if any(each.endswith(name) and self._path(each) == path for each in self._read) and self.covers(path):
+                self.rewritten[path] = None
+
     def _making(self, path: Any, fd: int) -> None:
         self._touch(there := self._path(path, fd))
+        self._rewrites(there)
         self._makes(there)
 
     def _makes(self, path: str) -> None:
@@ -266,6 +285,7 @@ class Past:
 
     def _overwriting(self, path: str) -> None:
         """Keep a copy of the file at `path`, which is about to be written in place."""
+        self._rewrites(path)
         if self._linked and os.path.exists(path):
             self._unlink(os.stat(path))
         if self._first(path) and os.path.isfile(path):

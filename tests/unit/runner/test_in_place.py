@@ -48,6 +48,16 @@ def opened(path: str, flags: int = os.O_WRONLY | os.O_APPEND) -> int:
     return os.open(path, flags | os.O_CREAT)
 
 
+def counted(of: object = None, mode: str = "") -> None:
+    with open("count", mode or "r") as file:
+        number = int(file.read())
+        if mode:
+            file.seek(0)
+            file.write(str(number + 1))
+    if not mode:
+        Path("count").write_text(str(number + 1))
+
+
 def anything(of: object = None) -> None:
     pass
 
@@ -84,6 +94,8 @@ def look(folder: Path, monkeypatch: pytest.MonkeyPatch, setup: Callable[[], obje
         (lambda: mapped(mmap.ACCESS_WRITE), anything, "x.bin", ""),
         (lambda: opened("x.log"), anything, "x.log", ""),
         (lambda: opened("data/x.h5", os.O_RDWR), anything, "data/x.h5", ""),
+        (lambda: Path("count").write_text("1"), counted, "", "count"),
+        (lambda: Path("count").write_text("1"), lambda _: counted(mode="r+"), "", "count"),
     ],
 )
 def test_what_a_restart_would_not_undo_is_named(tmp_path, monkeypatch, setup, step, first, second):
@@ -101,6 +113,9 @@ def test_what_a_restart_would_not_undo_is_named(tmp_path, monkeypatch, setup, st
         (lambda: opened("data/lock.mdb", os.O_RDWR), anything),
         (lambda: os.open("/dev/null", os.O_RDWR), anything),
         (lambda: None, lambda _: Path("best.pt").write_text("best")),
+        (lambda: None, lambda _: [Path("best.pt").write_text("best"), Path("best.pt").read_text()]),
+        (lambda: None, lambda _: [Path("count").write_text("1"), counted()]),  # a restart makes it again
+        (lambda: [Path("count").write_text("1"), counted()], lambda _: Path("count").read_text()),
     ],
 )
 def test_what_is_only_read_or_put_back_is_not_named(tmp_path, monkeypatch, setup, step):

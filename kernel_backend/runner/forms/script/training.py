@@ -341,7 +341,7 @@ class ScriptTraining:
         """
         training, events = self._training, self.events
         events.iteration(loop, frame)
-        if self.past is not None and (self.past.databases or self.past.later or self.past.gone):
+        if self.past is not None and (self.past.databases or self.past.later or self.past.gone or self.past.rewritten):
             self._look(InPlace.written)
         if epoch and not training.counts:
             training.position.origin, training.position.fraction = training.position.origin - self._follows, 0.0
