@@ -25,7 +25,7 @@ def entries(folder: str, skips: Skips, known: set[str] | None = None) -> Iterato
         except OSError:
             continue
         for entry in found:
-            path = os.path.join(below, entry.name)
+            path = f"{below}/{entry.name}" if below else entry.name  # half of the time of os.path.join
             if skips(entry.path):
                 continue
             new = known is not None and path not in known
@@ -47,7 +47,7 @@ def listed(folder: str, skips: Skips) -> set[str] | None:
 
 def store(names: set[str], path: Path) -> None:
     """Write a listing to a file."""
-    path.write_bytes(b"\0".join(map(os.fsencode, sorted(names))))
+    path.write_bytes(os.fsencode("\0".join(names)))
 
 
 def stored(path: Path) -> set[str] | None:
@@ -56,4 +56,4 @@ def stored(path: Path) -> set[str] | None:
         data = path.read_bytes()
     except FileNotFoundError:
         return None
-    return {os.fsdecode(each) for each in data.split(b"\0") if each}
+    return {*os.fsdecode(data).split("\0")} - {""}

@@ -148,7 +148,7 @@ class Past:
 
     def skips(self, path: str) -> bool:
         """Return True for a path that stays as it is today: hidden, bytecode, a cache or a folder of the job."""
-        name = os.path.basename(path)
+        name = path.rpartition("/")[2]
         return name.startswith(".") or name == "__pycache__" or path in self._caches
 
     def covers(self, path: str) -> bool:
