@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.patience import PATIENCE_S, starvation
 from tests.support.script_runs import run as run_script
 
 ROOT = Path(__file__).parents[3]
@@ -43,7 +44,7 @@ def printed(folder: Path, source: str) -> list[str]:
         [sys.executable, "-c", RANK + textwrap.dedent(source)],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
-        timeout=60,
+        timeout=PATIENCE_S * starvation(),
         check=True,
         stdout=subprocess.PIPE,
         text=True,
