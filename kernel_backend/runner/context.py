@@ -77,15 +77,15 @@ class RankContext:
 
         The text replaces the guarantee that `say_started` reported.
         """
-        self.spool.say(Guarantee(text=text))
+        self.spool.say(Guarantee(text=next(iter(self.limits), text)))
 
     def limit_guarantee(self, text: str) -> None:
-        """Report why the training's result is not known to be exact, now and in place of what `say_started` is given.
+        """Report why the training's result is not known to be exact, now and in place of any guarantee from here on.
 
         The first reason counts.
         """
         self.limits[text] = None
-        self.say_guarantee(next(iter(self.limits)))
+        self.say_guarantee(text)
 
     def say_started(
         self,

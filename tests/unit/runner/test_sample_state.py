@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import linecache
+from dataclasses import fields
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,6 +13,7 @@ import torch
 from torch.utils.data import DataLoader, Subset
 
 from kernel_backend.model.reports import Guarantee
+from kernel_backend.runner.context import RankContext
 from kernel_backend.runner.data import Batches, source
 from tests.support.script_attempts import Job
 
@@ -108,3 +111,12 @@ def test_a_training_whose_dataset_counts_is_not_called_exact(tmp_path: Path, for
     assert ended.code == 0, ended.log
     assert (said or [ended.started.guarantee])[-1].startswith("none: Samples.reads: kept by ")
     assert not any("kept by" in note for note in ended.notes)
+
+
+def test_no_later_guarantee_takes_the_place_of_what_limits_it() -> None:
+    said: list[Guarantee] = []
+    of = dict.fromkeys(each.name for each in fields(RankContext))
+    rank = RankContext(**of | {"spool": SimpleNamespace(say=said.append), "limits": {}})
+    rank.limit_guarantee("none: Samples.reads")
+    rank.say_guarantee("exact to the step; rehearsed at steps 4 to 6")
+    assert [each.text for each in said] == ["none: Samples.reads"] * 2
