@@ -56,8 +56,9 @@ class Past:
         self.databases: dict[str, Version] = {}  # that it opened, as they were then; () for those of earlier attempts
         self.gone: dict[str, None] = {}  # what the training removed or moved that was there at its last checkpoint
         self._fresh: set[str] | None = None  # what it has made since; None before the first checkpoint
-        self._read: dict[str, None] = {}  # what it has read since, MOST of it
-        self.rewritten: dict[str, None] = {}  # what it has read, and then overwritten before the next checkpoint
+        self._read: set[str] = set()  # what it has read since without having made it, MOST of it
+        self._read_before: set[str] = set()  # the same for the checkpoint before, which a kill may leave as the newest
+        self.rewritten: dict[str, None] = {}  # what it has read so, and then overwritten
         self.taken: dict[str, int] = {}  # files that it removed since, by the numbers under which they are kept
         self.count = 0  # of files that were kept so
         self._counts = [0, 0]  # at the last two checkpoints
@@ -169,7 +170,7 @@ class Past:
     def at_checkpoint(self) -> None:
         """Record that a checkpoint is taken now: what is there now, a restart expects to find."""
         self._fresh = set()
-        self._read.clear()
+        self._read, self._read_before = set(), self._read
         for number in range(self._counts[0], self._counts[1]):
             with contextlib.suppress(OSError):
                 os.remove(self._taken_at(number))
@@ -237,15 +238,14 @@ class Past:
         return self.folder / "taken" / str(number)
 
     def _reads(self, file: str | bytes | os.PathLike[Any]) -> None:
-        if self._fresh is not None and len(self._read) < MOST:
-            self._read[os.fsdecode(file)] = None
+        if self._fresh is not None and len(self._read) < MOST and (path := self._path(file)) not in self._fresh:
+            self._read.add(path)
 
     def _rewrites(self, path: str) -> None:
         """Record a file that is overwritten after it was read: a restart would read what is written now."""
-        if self._read and path not in (self._fresh or ()) and path not in self.rewritten:
-            name = os.path.basename(path)
-            if any(each.endswith(name) and self._path(each) == path for each in self._read) and self.covers(path):
-                self.rewritten[path] = None
+        read = path in self._read or path in self._read_before
+        if read and path not in (self._fresh or ()) and self.covers(path):
+            self.rewritten[path] = None
 
     def _making(self, path: Any, fd: int) -> None:
         self._touch(there := self._path(path, fd))

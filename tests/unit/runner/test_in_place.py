@@ -122,6 +122,28 @@ def test_what_is_only_read_or_put_back_is_not_named(tmp_path, monkeypatch, setup
     assert look(tmp_path, monkeypatch, setup, step) == ["", ""]
 
 
+@pytest.mark.parametrize(("made_anew", "named"), [(False, ["count"]), (True, [])])
+def test_a_file_read_before_a_checkpoint_that_may_not_be_committed_is_named(tmp_path, monkeypatch, made_anew, named):
+    """A restart may go on from the checkpoint before, and read the file again, or make it before it reads it."""
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+
+    def program() -> None:
+        past = Past(tmp_path / "past", os.getcwd(), ())
+        past.begin()
+        Path("count").write_text("1")
+        past.at_checkpoint()
+        if made_anew:
+            Path("count").write_text("2")
+        Path("count").read_text()
+        past.at_checkpoint()
+        Path("count").write_text("3")
+        (tmp_path / "said").write_text(" ".join(map(os.path.basename, past.rewritten)))
+
+    assert namespace.works(program) == ""
+    assert (tmp_path / "said").read_text().split() == named
+
+
 def test_a_save_for_which_the_setup_looks_is_named(tmp_path, monkeypatch):
     said = look(tmp_path, monkeypatch, lambda: os.listdir("."), lambda _: Path("best.pt").write_text("best"))
     assert said == ["", "a restart without a checkpoint leaves best.pt, for which the setup looks"]
