@@ -7,7 +7,7 @@ import contextlib
 import gc
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -61,6 +61,7 @@ class Capture:
     packages: frozenset[str] = frozenset()  # packages that the cell imports, with those that project packages use
     draws_from: tuple[str, ...] = ()  # packages from whose random state the cell draws after earlier cells seeded it
     compared: tuple[str, ...] = ()  # names whose values before the cell must be equal in notebook and job
+    changed: tuple[str, ...] = ()  # names of earlier cells' values that the cell may change
 
     def where(self, line: int) -> str:
         """Return the location of a module line: `cell [4] line 2`, `train.py line 7`, or `line 3` if generated."""
@@ -136,24 +137,27 @@ def capture_cell(
     number: int | None = None,
     line: int = 1,
     captured: Sequence[str] = (),
+    from_jobs: Collection[str] = (),
     draws_anew: bool = False,
 ) -> Capture:
     """Return `target` and the statements in `history` (executed cells, oldest first) that it depends on, as one module.
 
     `number` is the target's execution count, and `line` is the line of its cell where its text begins (2 below a cell
     magic). Values of `captured` names are sent in files, which the module reads at the places where the names were last
-    bound. The same is done with values that are drawn without a seed, unless `draws_anew` is set. Never raises: reasons
-    that prevent the capture are listed in `problems`.
+    bound. So are those of the names `from_jobs` that are needed, as no cell makes what a job has set, and values that
+    are drawn without a seed, unless `draws_anew` is set. Never raises: reasons that prevent the capture are listed in
+    `problems`.
     """
     cells = [_numbered(each, index) for index, each in enumerate(history)]
     number = number if number is not None else (cells[-1].number or 0) + 1 if cells else 1
     cells, tried, trains = without_same_training(cells, _plain(target))
     executed = Executed([*cells, Cell(_plain(target), number=number)])
-    held = values(captured, namespace)
     bound = {name for each in executed.statements for name in each.binds}
     data = [name for name in bound & (namespace or {}).keys() if is_data((namespace or {})[name])]
     past = History(executed.statements, executed.displayed, data)
     shared = _shared(executed)
+    given = Slice(past, executed.start, shared, from_jobs, trains=trains).read & set(from_jobs) if from_jobs else ()
+    held = values([*captured, *sorted(given)], namespace)
     sliced = Slice(past, executed.start, [*shared, *held.needs], held.written, trains=trains)
     drawn = unseeded(executed, sliced, None if draws_anew else namespace)
     if drawn.held.written:
@@ -179,7 +183,7 @@ def capture_cell(
         warnings=(
             *written.warnings,
             *tried,
-            *unused(sliced, [each for each in held.written if each not in drawn.held.written]),
+            *unused(sliced, [each for each in captured if each in held.written]),
             *kept_out,
             *_unseen(executed, sliced),
             *_too_intricate(executed, sliced, line),
@@ -193,7 +197,7 @@ def capture_cell(
         problems=(
             *held.problems,
             *drawn.problems,
-            *made_by_target(sliced, held),
+            *made_by_target(sliced, captured),
             *problems(executed, sliced, written.left, namespace, line),
             *deleted(executed, sliced),
             *unparsable(target, number, line),
@@ -201,6 +205,7 @@ def capture_cell(
         ),
         packages=sliced.packages,
         compared=sliced.compared,
+        changed=sliced.changed,
         draws_from=draws.seeded,
         captured=tuple(writer.captured),
         drawn=tuple(drawn.held.written),

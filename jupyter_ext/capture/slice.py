@@ -100,6 +100,12 @@ class Slice:
         """
         return tuple(sorted(name for name in self._from_before if self.is_value(name)))
 
+    @property
+    def changed(self) -> tuple[str, ...]:
+        """Return the names of values from earlier cells that the submitted cell may change in place."""
+        found = (name for name, times in self.history.changers.items() if times[-1] >= self.start)
+        return tuple(sorted(name for name in found if name in self.captured or self.is_value(name)))
+
     def makers(self, name: str, captured: Iterable[str] = ()) -> set[int]:
         """Return the indices of all statements on which the value of `name` before the submitted cell depends.
 

@@ -106,9 +106,9 @@ def read_times(sliced: Slice, found: Values) -> dict[str, int]:
     return placed
 
 
-def made_by_target(sliced: Slice, found: Values) -> Iterator[Problem]:
+def made_by_target(sliced: Slice, names: Iterable[str]) -> Iterator[Problem]:
     """Yield a problem for each `--capture` name that the submitted cell binds, as this replaces the captured value."""
-    for name in found.written:
+    for name in names:
         if any(time >= sliced.start for time in sliced.history.binders.get(name, [])):
             message = f"--capture {name}: this cell makes '{name}' itself. Leave out the option, or what makes it."
             yield Problem("capture", name, None, message)

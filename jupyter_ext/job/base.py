@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from jupyter_ext.job.outcome import raise_if_failed
 from kernel_backend.client import Client
@@ -11,6 +11,9 @@ from kernel_backend.errors import Forbidden
 from kernel_backend.model.record import Value
 from kernel_backend.model.views.overview import Overview
 
+if TYPE_CHECKING:
+    from jupyter_ext.job.values import JobValues
+
 
 class JobBase:
     """Base class of a job: the handle of an experiment, whose state is fetched from the service whenever it is read."""
@@ -18,6 +21,7 @@ class JobBase:
     def __init__(self, number: int, client: Client | None = None) -> None:
         self.number = number
         self._client = client or Client.connect()
+        self._values: dict[int, JobValues] = {}  # by trial
 
     @property
     def overview(self) -> Overview:

@@ -9,6 +9,9 @@ from collections.abc import Mapping
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, TypeVar
 
+from kernel_backend.client import Client
+from kernel_backend.snapshots.loaded import loaded
+
 M = TypeVar("M")  # a torch module, or a Keras model
 _ABOUT = {"__module__", "__dict__", "__weakref__", "__doc__", "__firstlineno__", "__static_attributes__"}
 
@@ -28,6 +31,16 @@ def with_own_classes(model: M, module: ModuleType, notebook: Mapping[str, Any]) 
         if kind.__module__ == module.__name__ and isinstance(own, type) and same.classes(kind, own):
             part.__class__ = own
     return model
+
+
+def submitted_code(client: Client, number: int) -> ModuleType:
+    """Return the training definition of an experiment as a module, executed once per process without its training."""
+    return loaded(client.experiment(number).experiment.snapshot, lambda: client.archive(number))
+
+
+def equivalent(one: Any, other: Any, ones: Mapping[str, Any], others: Mapping[str, Any]) -> bool:
+    """Return whether two classes or functions do the same; `ones` and `others` are the variables of their modules."""
+    return _Same(ones, others)._values(one, other)
 
 
 class _Same:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from jupyter_ext.job.base import JobBase
 from kernel_backend.commands.exports.tensorboard import write_tensorboard
 from kernel_backend.commands.times import record_trace, traces_of
-from kernel_backend.definition.plain import RESULT
 from kernel_backend.errors import InvalidRequest, NotFound
 from kernel_backend.model.artifacts import Artifact
 from kernel_backend.model.checkpoints import CheckpointSelector, candidates
@@ -25,6 +24,7 @@ from kernel_backend.model.views.overview import CheckpointInfo
 if TYPE_CHECKING:
     import pandas
 
+    from jupyter_ext.job.values import JobValues
     from jupyter_ext.job.weights import Models, Weights
 
 
@@ -277,13 +277,50 @@ class JobResults(JobBase):
         Forbidden
             The job is another user's and `trust` is False.
         """
-        from jupyter_ext.job.result import result
+        values = self.values(trust=trust, wait=wait)
+        return values.last if name is None else values[name]
+
+    def values(self, trial: int | None = None, *, trust: bool = False, wait: bool = True) -> JobValues:
+        """Return the values that the submitted cell has set in the job.
+
+        What they share in the job they share here: `optimizer` belongs to `model`. A later call returns the same
+        objects.
+
+        Parameters
+        ----------
+        trial : int, optional
+            Number of the trial; by default the only one.
+        trust : bool, default False
+            Allow another user's values, which may run code, in this process.
+        wait : bool, default True
+            Wait for the job's end.
+
+        Returns
+        -------
+        dict of str to Any
+            The values by name; a name that is missing raises NotFound with the reason.
+
+        Raises
+        ------
+        NotFound
+            The job has stored no values: it was no notebook's cell, has not ended, or `--no-values` was given.
+        Forbidden
+            The job is another user's and `trust` is False.
+        """
+        from jupyter_ext.job.values import values_of
 
         if not trust:
             self._check_owner()
         if wait:
             self.wait()
-        return result(self.artifact(RESULT), name)
+        trial = self._meant(trial)
+        if trial not in self._values:
+            self._values[trial] = values_of(self._client, self.number, trial)
+        return self._values[trial]
+
+    def __getitem__(self, name: str) -> Any:
+        """Return a value that the submitted cell has set in the job: `job["history"]`."""
+        return self.values()[name]
 
     def load(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 
 from kernel_backend.client import Client
 from kernel_backend.commands.follow import follow
@@ -21,18 +22,12 @@ def until_trained(client: Client, overview: Overview, trial: int | None) -> None
 
     Prints why it waits, and how far training got if it has not completed. An interrupt ends only the waiting.
     """
-    if not _goes_on(overview, trial):
-        _tell_unfinished(overview)
-        return
     said, told = "", 0.0
     try:
-        for look in follow(client, overview):
-            overview = look.overview
-            if not _goes_on(overview, trial):
-                break
-            why = f" ({overview.wait.reason})" if overview.wait else ""
-            line = f"waiting for {_how_far(overview, trial)}{why}; interrupt to take what is there"
-            if line != said and (not said or time.monotonic() - told >= _AGAIN_S):
+        for now in until_it_stops(client, overview, trial):
+            overview = now
+            line = f"{waiting_line(overview, trial)}; interrupt to take what is there"
+            if goes_on(overview, trial) and line != said and (not said or time.monotonic() - told >= _AGAIN_S):
                 tell(line)
                 said, told = line, time.monotonic()
     except KeyboardInterrupt:
@@ -41,7 +36,28 @@ def until_trained(client: Client, overview: Overview, trial: int | None) -> None
     _tell_unfinished(overview)
 
 
-def _goes_on(overview: Overview, trial: int | None) -> bool:
+def until_it_stops(client: Client, overview: Overview, trial: int | None = None) -> Iterator[Overview]:
+    """Yield the state of an experiment about once a second until it, or one `trial` of its search, trains no more.
+
+    The last state is yielded, too.
+    """
+    if not goes_on(overview, trial):
+        yield overview
+        return
+    for look in follow(client, overview):
+        yield look.overview
+        if not goes_on(look.overview, trial):
+            return
+
+
+def waiting_line(overview: Overview, trial: int | None = None) -> str:
+    """Return a line that says what is waited for, such as `waiting for #127, epoch 3/8`, and why it does not train."""
+    why = f" ({overview.wait.reason})" if overview.wait else ""
+    return f"waiting for {_how_far(overview, trial)}{why}"
+
+
+def goes_on(overview: Overview, trial: int | None = None) -> bool:
+    """Return True while an experiment, or one `trial` of its search, trains or waits for slots."""
     if trial is not None and any(each.index == trial and each.state in TRIAL_ENDED for each in overview.trials):
         return False
     return overview.experiment.state in _GOES_ON

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 from jupyter_ext.job.keras_weights import choose_backend, set_weights
-from jupyter_ext.job.own_classes import with_own_classes
+from jupyter_ext.job.own_classes import submitted_code, with_own_classes
 from jupyter_ext.job.script_modules import chosen, made, nested
 from kernel_backend.client import Client
 from kernel_backend.commands.download import fetch_part
@@ -21,7 +21,6 @@ from kernel_backend.definition.trainer.source import MODEL
 from kernel_backend.errors import CheckpointDamaged, InvalidDefinition, InvalidRequest
 from kernel_backend.model.record import Value
 from kernel_backend.model.views.overview import CheckpointInfo
-from kernel_backend.snapshots.loaded import loaded
 from kernel_backend.text.terminal import tell
 
 if TYPE_CHECKING:
@@ -98,7 +97,7 @@ def _of_program(client: Client, number: int, choices: Sequence[CheckpointInfo], 
                 raise
             tell(f"{damage.message}: step {choices[place].step} is taken", file=sys.stderr)
         else:
-            definitions = loaded(client.experiment(number).experiment.snapshot, lambda: client.archive(number))
+            definitions = submitted_code(client, number)
             return cast(
                 "Models", nested(name, {each: made(each, state, definitions) for each, state in states.items()})
             )
@@ -144,7 +143,7 @@ def _model(client: Client, number: int, params: dict[str, Value], function: Func
             f"%dl source {number}, and load the weights into it"
         )
     given: dict[str, Any] = {"run": _silent()} if "run" in asked else {}
-    module = loaded(client.experiment(number).experiment.snapshot, lambda: client.archive(number))
+    module = submitted_code(client, number)
     call: FitCall | None = vars(module).get(FIT)
     values = function.hyperparameters(params)
     if call is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from jupyter_ext.magics.render import Cell
+from jupyter_ext.values.awaited import AwaitedValues
 from kernel_backend.commands.table import VERBS as ALL
 from kernel_backend.commands.verb import Call
 from kernel_backend.errors import InvalidRequest
@@ -22,8 +23,11 @@ HELP = "\n".join(
 )
 
 
-def run_command(tokens: Sequence[str]) -> None:
-    """Run one `%dl` line; raises InvalidRequest for an unknown verb, with the most similar verb."""
+def run_command(tokens: Sequence[str], awaited: AwaitedValues) -> None:
+    """Run one `%dl` line; raises InvalidRequest for an unknown verb, with the most similar verb.
+
+    `awaited` binds values of jobs in the notebook.
+    """
     if not tokens or tokens[0] in ("help", "--help", "-h"):
         tell(_help(*tokens[1:2]))
         return
@@ -34,7 +38,7 @@ def run_command(tokens: Sequence[str]) -> None:
         tell(_help(name))
         return
     arguments = VERBS[name].parse(rest, "notebook")
-    console = Cell(arguments)
+    console = Cell(arguments, awaited)
     console.show(VERBS[name].run(Call(arguments, console)))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Collection
 from dataclasses import replace
 from types import FunctionType
 from typing import Any
@@ -28,6 +29,8 @@ from jupyter_ext.submit.stale_cells import stale_cells
 from jupyter_ext.submit.submit import PreparedSubmission, Session, SubmitOptions, check, read, send
 from jupyter_ext.submit.submit_file import source_of
 from jupyter_ext.submit.waiting import show, wait
+from jupyter_ext.values.awaited import AwaitedValues, BindFirst
+from jupyter_ext.values.expected import changed_objects, comes_back, gives_values, set_by_job
 from kernel_backend import discovery
 from kernel_backend.client import Client
 from kernel_backend.definition.contract import Definition
@@ -91,6 +94,8 @@ class DaylightMagics(Magics):
         self.recorder = Recorder(shell, Imported())
         self.told: set[str] = set()  # notes that were shown already
         self.left_behind = LeftBehind()
+        self.awaited = AwaitedValues(shell.user_ns)
+        self.bind_first = BindFirst(self.recorder.begins, self.awaited)
 
     @no_var_expand
     @line_cell_magic
@@ -164,36 +169,48 @@ class DaylightMagics(Magics):
         overview, new = send(checked, name=name, notebook=notebook, client=client, again=options.again)
         if not new and not options.quiet:
             tell(same_text("this cell" if source is None else source.shown or "this command", overview))
+        job = Job(overview.experiment.number, client)
         if options.out:
-            self.kernel.user_ns[options.out] = Job(overview.experiment.number, client)
+            self.kernel.user_ns[options.out] = job
+        awaited: Collection[str] = set_by_job(checked) if cell is not None else ()
+        notes = list(comes_back(awaited)) if plain else []
         if cell is not None and not plain:
             self._define(cell, checked.definition, capture)
             held, number = self.kernel.user_ns, overview.experiment.number
             untrained = untrained_values(self.recorder.running, checked.definition, capture, held)
-            job = options.out or f"daylight.job({number})"
-            notes = [note] if (note := untrained_note(untrained, held, job)) else []
+            if gives_values(checked):
+                awaited = {*awaited, *untrained.names, *changed_objects(capture, held)}
+                notes = list(comes_back(awaited))
+            else:
+                note = untrained_note(untrained, held, options.out or f"daylight.job({number})")
+                notes = [note] if note else []
             if new:
                 notes += self.left_behind.within(untrained.names, held)
                 self.left_behind.add(untrained, held, number)
-            checked = replace(checked, passing=(*checked.passing, *notes))
-        self._follow(client, overview, checked, options, widget)
+        checked = replace(checked, passing=(*checked.passing, *notes))
+        self.awaited.expect(job, client, awaited, self.recorder.running)
+        ended = self._follow(client, overview, checked, options, widget)
+        if ended is not None and awaited:
+            self.awaited.arrived(job)
 
     @no_var_expand
     @line_magic
     def dl(self, line: str) -> None:
         """Run a verb on experiments, such as `%dl list` or `%dl stop 12`."""
-        run_command(words(line, self.kernel.user_ns))
+        run_command(words(line, self.kernel.user_ns), self.awaited)
 
     def _follow(
         self, client: Client, overview: Overview, checked: PreparedSubmission, options: argparse.Namespace, widget: bool
-    ) -> None:
+    ) -> Overview | None:
+        """Show the experiment; where the cell waits, wait for its end and return it. Return None otherwise."""
         captured, nobody_looks = _captured(checked, overview), headless(self.kernel)
         if options.quiet:
             tell(overview.experiment.number)
         if nobody_looks if options.wait is None else options.wait:
-            wait(client, overview, captured, plain=nobody_looks, quiet=options.quiet, widget=widget)
-        elif not options.quiet:
+            return wait(client, overview, captured, plain=nobody_looks, quiet=options.quiet, widget=widget)
+        if not options.quiet:
             show(client, overview, captured, widget=widget)
+        return None
 
     def _capture(self, cell: str, wanted: SubmitOptions) -> Capture:
         number = len(self.kernel.history_manager.input_hist_raw) - 1
@@ -206,6 +223,7 @@ class DaylightMagics(Magics):
             number=number,
             line=line,
             captured=wanted.captured,
+            from_jobs=self.awaited.bound,
             draws_anew=not wanted.state_check,
         )
         needed = {piece.cell for piece in capture.pieces if piece.cell is not None}
@@ -250,6 +268,7 @@ def load(shell: Any) -> None:
         for magic in ("%%dlsubmit", "%dlsubmit", "%%dlrun"):
             shell.set_hook("complete_command", complete_submission, str_key=magic)
         shell.input_transformers_cleanup.insert(0, magic_first)
+        shell.ast_transformers.append(magics.bind_first)
         setattr(shell, _ATTRIBUTE, magics)
 
 
@@ -259,6 +278,7 @@ def unload(shell: Any) -> None:
     if magics is not None:
         magics.recorder.unregister()
         shell.input_transformers_cleanup.remove(magic_first)
+        shell.ast_transformers.remove(magics.bind_first)
         setattr(shell, _ATTRIBUTE, None)
 
 

@@ -23,6 +23,7 @@ class Recorder:
         self._body: tuple[int | None] | None = None
         self._retained = frozenset[str]()
         self._source: str | None = None  # the executed part of the running cell, if that is not all of it
+        self._begun: str | None = None  # text of a cell that runs and of which `begins` has not told
         self._depth = 0  # nested cells: some magics, such as %%capture, run their body as a cell
         self.imported = imported
         self.imported.look()
@@ -45,8 +46,14 @@ class Recorder:
         """Store the source and start time of a cell that is about to run."""
         self._depth += 1
         if self._depth == 1:
+            self._begun = info.raw_cell
             self._began, self.running, self._body = time.monotonic(), info.raw_cell, None
             self._retained, self._source = frozenset(), None
+
+    def begins(self) -> str | None:
+        """Return the text of a cell that has just begun; None within a cell, and when it has been returned before."""
+        text, self._begun = self._begun, None
+        return text
 
     def after(self, result: Any) -> None:
         """Record a cell that has run or failed; one with a syntax error is not recorded, as it had no effect."""

@@ -7,12 +7,15 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from jupyter_ext.frontend import headless, this_shell, wants_widget
+from jupyter_ext.job.job import Job
 from jupyter_ext.submit.waiting import show, wait
+from jupyter_ext.values.awaited import AwaitedValues
 from jupyter_ext.views import LiveView, table
 from jupyter_ext.views.compare import diff_bundle
 from kernel_backend.client import Client
 from kernel_backend.commands.answer import (
     Answer,
+    Bound,
     Card,
     Comparison,
     File,
@@ -31,7 +34,9 @@ from kernel_backend.text.terminal import tell
 class Cell:
     """Output of one `%dl` line: tables and cards are displayed as MIME bundles, other parts as text."""
 
-    def __init__(self, arguments: argparse.Namespace) -> None:
+    def __init__(self, arguments: argparse.Namespace, awaited: AwaitedValues) -> None:
+        """Set up for the arguments of the line; `awaited` binds values of jobs in the notebook."""
+        self._awaited = awaited
         self._view: str | None = getattr(arguments, "view", None)
 
     def show(self, answer: Answer) -> None:
@@ -102,6 +107,11 @@ class Cell:
         """Show a new experiment and its progress below the cell."""
         show(started.client, started.overview, started.captured)
 
+    def bound(self, found: Bound) -> None:
+        """Bind values of a job in the notebook, and say which."""
+        job = Job(found.reference.experiment, found.client)
+        self._awaited.bind(job, found.names, found.renamed, found.reference.trial)
+
 
 _RENDERERS: dict[type[Shown], Callable[[Cell, Any], None]] = {
     Table: Cell.table,
@@ -112,6 +122,7 @@ _RENDERERS: dict[type[Shown], Callable[[Cell, Any], None]] = {
     Comparison: Cell.comparison,
     Card: Cell.card,
     Started: Cell.started,
+    Bound: Cell.bound,
 }
 
 

@@ -14,6 +14,7 @@ from kernel_backend.cli.output import ask, print_json, print_table, say, tell
 from kernel_backend.client import Client
 from kernel_backend.commands.answer import (
     Answer,
+    Bound,
     Card,
     Comparison,
     File,
@@ -141,6 +142,10 @@ class Terminal:
         if started.hint:
             say(started.hint)
 
+    def bound(self, found: Bound) -> None:
+        """Print the table of a job's values."""
+        self.table(found.table)
+
 
 _RENDERERS: dict[type[Shown], Callable[[Terminal, Any], None]] = {
     Table: Terminal.table,
@@ -151,6 +156,7 @@ _RENDERERS: dict[type[Shown], Callable[[Terminal, Any], None]] = {
     Comparison: Terminal.comparison,
     Card: Terminal.card,
     Started: Terminal.started,
+    Bound: Terminal.bound,
 }
 
 

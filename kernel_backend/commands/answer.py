@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Protocol
 
 from kernel_backend.client import Client
 from kernel_backend.model.diff import Diff
+from kernel_backend.model.ids import Reference
 from kernel_backend.model.views.overview import Overview
 
 OK, FAILED, USAGE, UNREACHABLE, INTERRUPTED = 0, 1, 2, 3, 130  # exit codes
@@ -84,7 +85,20 @@ class Started(NamedTuple):
     hint: str = ""
 
 
-Shown = Table | Text | File | Log | Frames | Comparison | Card | Started
+class Bound(NamedTuple):
+    """Part of an answer: values of a job, which a notebook binds to their names, or the only one to `renamed`.
+
+    A terminal shows the `table` of them instead.
+    """
+
+    client: Client
+    reference: Reference
+    names: Sequence[str]
+    renamed: str
+    table: Table
+
+
+Shown = Table | Text | File | Log | Frames | Comparison | Card | Started | Bound
 
 
 @dataclass(frozen=True)

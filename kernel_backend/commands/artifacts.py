@@ -1,4 +1,4 @@
-"""Define the verb artifacts: list and download the files that trials have saved by `run.artifact`."""
+"""Define the verbs for what trials have stored: their artifacts, and the values of a notebook's cell."""
 
 from __future__ import annotations
 
@@ -9,15 +9,18 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from kernel_backend.client import Client
-from kernel_backend.commands.answer import Answer, Table, Text
+from kernel_backend.commands.answer import Answer, Bound, Table, Text
 from kernel_backend.commands.verb import JSON, NUMBER, Call, Verb, argument
 from kernel_backend.errors import InvalidRequest, NotFound
-from kernel_backend.model.artifacts import Artifact
+from kernel_backend.model import versions
+from kernel_backend.model.artifacts import INDEX, Artifact, CellValues
 from kernel_backend.model.ids import Reference
+from kernel_backend.model.sizes import size
 from kernel_backend.model.values import nearest
 from kernel_backend.text.stored_files import ARTIFACT_HEAD, artifact_row
 
 NONE = "nothing has been kept"
+VALUE_HEAD = ("name", "value")
 
 
 def listed(client: Client, reference: Reference) -> list[Artifact]:
@@ -86,4 +89,55 @@ ARTIFACTS = Verb(
     takes="one experiment, or one trial",
     client=("artifacts", "artifact"),
     job=("artifacts", "artifact"),
+)
+
+
+def index_of(client: Client, number: int, trial: int) -> CellValues:
+    """Return the index of a trial's values; raises NotFound if it has stored none."""
+    try:
+        return versions.read(CellValues, client.artifact(number, trial, INDEX))
+    except NotFound as error:
+        raise NotFound(
+            f"#{number} has stored no values: the job of a notebook's cell does at its end, unless it is a search or "
+            "--no-values was given. job.load() gives the model of a checkpoint"
+        ) from error
+
+
+def why_missing(number: int, index: CellValues, name: str) -> str:
+    """Return why a job has no value of this name."""
+    if name in index.missing:
+        return f"{name} could not come back from #{number}: {index.missing[name]}"
+    there = ", ".join(index.names) or "none"
+    return f"#{number} has set no {name}{nearest(name, index.names)}; its values are: {there}"
+
+
+def _values(call: Call) -> Answer:
+    options, number = call.arguments, call.reference.experiment
+    names, renamed = tuple(options.words), getattr(options, "renamed", None) or ""
+    if renamed and (len(names) != 1 or not renamed.isidentifier()):
+        raise InvalidRequest(f"--as {renamed}: write one name of the job's before it, as in values 41 history --as h2")
+    index = index_of(call.client, number, call.reference.trial or call.client.front(number))
+    for name in names:
+        if name not in index.names:
+            raise NotFound(why_missing(number, index, name))
+    texts = {name: text for name, text in index.values.items() if name in (names or index.names)}
+    rows = [*texts.items(), *((name, f"not stored: {why}") for name, why in index.missing.items() if not names)]
+    table = Table(VALUE_HEAD, rows, "the cell has set nothing")
+    return Answer(index, [Bound(call.client, call.reference, names, renamed, table)], [f"{size(index.bytes)} in all"])
+
+
+CELL_VALUES = Verb(
+    "values",
+    "list the values that a notebook's cell has set in its job; in a notebook, bind them there",
+    _values,
+    (
+        NUMBER,
+        argument("words", nargs="*", metavar="NAME", help="variables of the cell [all]"),
+        argument("--as", metavar="NAME", help="bind it under another name", dest="renamed", host="notebook"),
+        JSON,
+    ),
+    ("values 12", "values 12 history", "values 12 history --as h2"),
+    takes="one experiment, or one trial, and names of its variables",
+    client=("artifact",),
+    job=("values",),
 )

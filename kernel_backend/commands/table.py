@@ -42,6 +42,7 @@ VERBS: Mapping[str, Verb] = {
         *search.VERBS,
         *checkpoints.VERBS,
         artifacts.ARTIFACTS,
+        artifacts.CELL_VALUES,
         *cluster.VERBS,
         usage.USAGE,
         pools.POOL,

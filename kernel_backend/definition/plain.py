@@ -5,9 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
+from kernel_backend.definition.script.defined import set_by_cell
+from kernel_backend.model.artifacts import LAST
+
 MARK = "__dlrun__"  # assigned by the cell's last line: the names of the variables to return
-VALUE = "__dlrun_value__"  # assigned the value of the last expression
-RESULT = "result.pkl"  # the artifact that `job.result()` reads
 
 
 def marked(cell: str, names: Sequence[str]) -> str:
@@ -26,7 +27,7 @@ def above(tree: ast.Module, cell: int) -> ast.Module:
 
 
 def split(tree: ast.Module, cell: int) -> ast.Module:
-    """Return the module's statements from line `cell` on, in which the last expression's value is assigned to `VALUE`.
+    """Return the module's statements from line `cell` on, in which the last expression's value is assigned to `LAST`.
 
     All `from __future__` imports of the module are included.
     """
@@ -34,9 +35,23 @@ def split(tree: ast.Module, cell: int) -> ast.Module:
     own = [each for each in tree.body if each.lineno >= cell and each not in ahead]
     last = own[-2] if len(own) > 1 else None
     if isinstance(last, ast.Expr):
-        target = ast.Name(VALUE, ast.Store())
+        target = ast.Name(LAST, ast.Store())
         own[-2] = ast.fix_missing_locations(ast.copy_location(ast.Assign([target], last.value), last))
     return ast.Module([*ahead, *own], [])
+
+
+def brought_back(tree: ast.Module, cell: int) -> list[str]:
+    """Return the names that a plain cell gives back: those that its mark lists, else all that it sets.
+
+    Examples
+    --------
+    >>> brought_back(ast.parse(marked("forest = fit()\\nscore = 1", [])), 1)
+    ['forest', 'score']
+    >>> brought_back(ast.parse(marked("forest = fit()\\nscore = 1", ["score"])), 1)
+    ['score']
+    """
+    listed = ast.literal_eval(tree.body[-1].value) if is_plain(tree) else []  # type: ignore[attr-defined]
+    return listed or [name for name in set_by_cell(tree, cell, whole=True) if name != MARK]
 
 
 def _is_mark(node: ast.stmt) -> bool:

@@ -1,4 +1,4 @@
-"""Describe artifacts: files that a training stores for users, such as images and tables."""
+"""Describe artifacts: files that a training stores for users, such as images, tables and the values of a cell."""
 
 from __future__ import annotations
 
@@ -15,6 +15,11 @@ NAME = r"[A-Za-z0-9_](?:[A-Za-z0-9 ._-]{0,98}[A-Za-z0-9_.-])?"
 FILE = r"[A-Za-z0-9_][A-Za-z0-9 ._-]{0,119}"
 PICTURES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})  # media types that cannot contain scripts
 UNKNOWN = "application/octet-stream"
+# The artifacts of a trial: the pickle of all values, and its index, which is written after it.
+VALUES, INDEX = "values.pkl", "values.json"
+LAST = "__dlrun_value__"  # the value of the last expression of a cell below %%dlrun
+RANDOM = "__random__"  # the states of the random generators at the program's end
+MOST_BYTES = 2**30  # limit for all values of a cell together
 _SUFFIX = re.compile(r"\.[A-Za-z0-9]{1,16}")
 _TYPES = mimetypes.MimeTypes()  # Python's own table, without the machine's
 
@@ -31,6 +36,23 @@ class Artifact(Record):
     digest: str  # xxh3-128
     media: str  # media type by file name, such as image/png
     file: str  # file name for downloads: the name, with the stored file's suffix
+
+
+class CellValues(Record):
+    """Index of the values that a job has stored: their names, and why others could not be stored."""
+
+    values: dict[str, str]  # name -> shortened text
+    missing: dict[str, str] = {}  # name -> why it could not be stored
+    unchanged: tuple[str, ...] = ()  # names of earlier cells' values that are as they were
+    needs: tuple[str, ...] = ()  # the notebook's classes and functions without which the pickle cannot be read
+    bytes: int  # of the pickle
+    digest: str  # xxh3-128 of the pickle
+    slots: int = 1  # of the job; the values are those of rank 0
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the names of the variables, without the value of the last expression and the random states."""
+        return tuple(name for name in self.values if name not in (LAST, RANDOM))
 
 
 def check_name(name: str) -> str:

@@ -81,7 +81,7 @@ def read(format: str, data: bytes, namespace: Mapping[str, Any]) -> Any:
         import pandas
 
         return pandas.read_parquet(io.BytesIO(data))
-    return json.loads(data) if format == "json" else unpickled(data, namespace)
+    return json.loads(data) if format == "json" else unpickled(io.BytesIO(data), namespace)
 
 
 def captured(name: str) -> Any:

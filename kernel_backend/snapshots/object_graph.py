@@ -9,11 +9,14 @@ import pickle
 import re
 import sys
 import types
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path, PurePath
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
+
+from kernel_backend.model.snapshot import MODULE, OTHER_MODULE
 
 NOTEBOOK = "__main__"  # module of classes that are defined in a notebook; in a job it is the definition
+JOB = frozenset({NOTEBOOK, MODULE, OTHER_MODULE})  # modules of such classes in a job
 _LOADED = "kernel_backend.snapshots.loaded"
 _PLAIN = (str, bytes, int, float, complex, tuple, frozenset, range, slice, enum.Enum, PurePath, re.Pattern)
 _NAMED = (type, types.FunctionType, types.BuiltinFunctionType, types.ModuleType)
@@ -44,9 +47,9 @@ def pickled(value: object, most: int | None = None) -> Pickled:
     return Pickled(buffer.getvalue(), tuple(pickler.needs), pickler.definitions)
 
 
-def unpickled(data: bytes, namespace: Mapping[str, Any]) -> Any:
-    """Return the value of a pickle; classes of the notebook are looked up in `namespace`."""
-    return _Unpickler(io.BytesIO(data), namespace).load()
+def unpickled(file: IO[bytes], namespace: Mapping[str, Any], own: Collection[str] = (NOTEBOOK,)) -> Any:
+    """Return the value of a pickle; classes of the modules `own` are looked up in `namespace`."""
+    return _Unpickler(file, namespace, own).load()
 
 
 def sharing(values: Mapping[str, object]) -> list[list[str]]:
@@ -103,9 +106,7 @@ class _Pickler(pickle.Pickler):
                 self.needs[obj.__qualname__.split(".")[0]] = None
             else:
                 self.modules[obj.__module__] = None
-        elif type(obj).__module__ in ("torch.storage", "torch") and type(obj).__name__.endswith("Storage"):
-            return _reduced_storage(obj)
-        return NotImplemented
+        return reduced_storage(obj)
 
     @property
     def definitions(self) -> tuple[Path, ...]:
@@ -115,8 +116,13 @@ class _Pickler(pickle.Pickler):
         return tuple(dict.fromkeys(folder for folder in found if folder is not None))
 
 
-def _reduced_storage(storage: Any) -> Any:
-    """Return how to pickle memory of tensors on the CPU, which torch would pickle once per tensor."""
+def reduced_storage(storage: Any) -> Any:
+    """Return how to pickle memory of tensors on the CPU, which torch would pickle once per tensor.
+
+    Return NotImplemented for any other object.
+    """
+    if type(storage).__module__ not in ("torch.storage", "torch") or not type(storage).__name__.endswith("Storage"):
+        return NotImplemented
     import torch
 
     untyped = getattr(storage, "_untyped_storage", storage)
@@ -129,12 +135,12 @@ def _reduced_storage(storage: Any) -> Any:
 
 
 class _Unpickler(pickle.Unpickler):
-    def __init__(self, file: io.BytesIO, namespace: Mapping[str, Any]) -> None:
+    def __init__(self, file: IO[bytes], namespace: Mapping[str, Any], own: Collection[str]) -> None:
         super().__init__(file)
-        self._namespace = namespace
+        self._namespace, self._own = namespace, own
 
     def find_class(self, module: str, name: str) -> Any:
-        if module != NOTEBOOK:
+        if module not in self._own:
             return super().find_class(module, name)
         first, *rest = name.split(".")
         return functools.reduce(getattr, rest, self._namespace[first])

@@ -245,6 +245,19 @@ OPTIONS: tuple[Option, ...] = (
         {"action": "store_const", "const": False},
         config="rehearse",
     ),
+    Option(
+        ("--values",),
+        "exactness",
+        "on: cells that read what this one sets wait for the job and get it; rng: the random generators, too; off [on]",
+        {"metavar": "WHICH"},
+        config="values",
+    ),
+    Option(
+        ("--no-values",),
+        "exactness",
+        "bring no values back from the job, as --values off",
+        {"action": "store_const", "const": "off", "dest": "values"},
+    ),
     _setting(
         "--metric", "faults", "NAME", "metric that defines the best checkpoint: loss, error:min or accuracy:max [loss]"
     ),

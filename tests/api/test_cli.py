@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from jupyter_ext.magics.commands import run_command
+from jupyter_ext.values.awaited import AwaitedValues
 from kernel_backend import discovery
 from kernel_backend.cli import main
 from kernel_backend.model.ids import AttemptId
@@ -273,7 +274,7 @@ def test_behind_the_log_of_an_attempt_that_hung_stands_where_its_ranks_were(serv
     stacks = "rank 0 made no progress\nrank 0:\n  in loss\n"
     assert main(["logs", "1", "--follow"]) == 0
     assert capsys.readouterr().out == f"hello\nworld\n\n{stacks}"
-    run_command(["logs", "1"])
+    run_command(["logs", "1"], AwaitedValues({}))
     assert capsys.readouterr().out == f"hello\nworld\n{stacks}"
     assert main(["show", "1"]) == 0
     assert "note: not tried again: --max-restarts 0" in capsys.readouterr().out
@@ -383,7 +384,7 @@ def test_facts_are_shown_as_lines_and_as_json(service, file, capsys):
     assert {fact["name"] for fact in json.loads(capsys.readouterr().out)["facts"]} == {"delivered", "runtime"}
     assert main(["show", "1"]) == 0
     assert "data: 40 samples delivered (digest ab12...)" in capsys.readouterr().out
-    run_command(["facts", "1"])
+    run_command(["facts", "1"], AwaitedValues({}))
     assert "delivered  40 samples" in capsys.readouterr().out
 
 

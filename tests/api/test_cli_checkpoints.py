@@ -15,6 +15,7 @@ import pytest
 
 from jupyter_ext.job.job import Job
 from jupyter_ext.magics.commands import run_command
+from jupyter_ext.values.awaited import AwaitedValues
 from kernel_backend.cli import main
 from kernel_backend.commands.checkpoints import act_on, listed, verified
 from kernel_backend.commands.download import download
@@ -247,7 +248,7 @@ def test_logical_workers_keep_the_bits_on_other_slots(service: Served, capsys: C
 
 def test_the_notebook_has_the_same_verbs(service: Served, three: Path, tmp_path: Path, capsys: Capture) -> None:
     def dl(line: str) -> str:
-        run_command(line.split())
+        run_command(line.split(), AwaitedValues({}))
         return capsys.readouterr().out
 
     assert "not read" in dl("checkpoints 1")
@@ -265,7 +266,7 @@ def test_the_notebook_has_the_same_verbs(service: Served, three: Path, tmp_path:
         ("gc 1 2", "takes one experiment"),
     ):
         with pytest.raises(InvalidRequest, match=said):
-            run_command(line.split())
+            run_command(line.split(), AwaitedValues({}))
 
 
 def test_a_job_that_goes_on_with_other_slots_prints_what_that_means(service: Served, capsys: Capture) -> None:

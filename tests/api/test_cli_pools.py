@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from jupyter_ext.magics.commands import run_command
+from jupyter_ext.values.awaited import AwaitedValues
 from kernel_backend.cli import main
 from tests.api.served import Served
 
@@ -73,7 +74,7 @@ def test_what_is_wrong_is_said_with_the_way_out(said: Said, line: tuple[str, ...
 
 
 def test_a_cell_has_the_same_verb(service: Served, capsys: pytest.CaptureFixture[str]):
-    run_command(["pool", "add", "second", "--engine", "slurm", "--partition", "a100"])
+    run_command(["pool", "add", "second", "--engine", "slurm", "--partition", "a100"], AwaitedValues({}))
     assert "pool second: added, engine slurm, partition a100" in capsys.readouterr().out
-    run_command(["pool", "remove", "second"])
+    run_command(["pool", "remove", "second"], AwaitedValues({}))
     assert "to take it back: %dl pool add second --engine slurm --partition a100" in capsys.readouterr().out

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
 import pytest
 from gang import Trial
 
-from jupyter_ext.job.result import result
-from kernel_backend.definition.plain import RESULT, marked
-from kernel_backend.errors import NotFound
+from kernel_backend.definition.plain import marked
+from kernel_backend.model.artifacts import INDEX, LAST, VALUES, CellValues
 from kernel_backend.model.launch.launch_spec import LaunchSpec
 from kernel_backend.model.reports import ArtifactSaved, Note
+from kernel_backend.snapshots.object_graph import JOB, unpickled
 from tests.support import forkservers
 
 pytestmark = pytest.mark.distributed
@@ -27,7 +28,7 @@ with open("begun", "a") as file:
 while Path("hold").is_symlink():
     time.sleep(0.02)
 made = [offset, 1]
-shown = lambda: None
+shown = (each for each in made)
 run.report(score=0.5)
 sum(made) + 1
 """
@@ -42,9 +43,15 @@ class Plain(Trial):
         forkservers.share(home)
         return super().job(resume_from).model_copy(update={"home": str(home)})
 
-    def kept(self, name: str | None = None) -> object:
-        files = [each for each in (self.folder / "home" / "artifacts").rglob("*") if each.name.startswith(RESULT)]
-        return result(files[0].read_bytes(), name)
+    @property
+    def values(self) -> dict[str, object]:
+        """Return the values that the cell has given back."""
+        return unpickled(io.BytesIO(self.stored(VALUES)), {}, JOB)
+
+    def stored(self, name: str) -> bytes:
+        """Return the content of an artifact."""
+        (file,) = (self.folder / "home" / "artifacts").rglob(name)
+        return file.read_bytes()
 
 
 def plain(folder: Path, cell: str) -> Plain:
@@ -62,15 +69,13 @@ def test_a_killed_cell_begins_anew_and_its_values_come_back(tmp_path: Path) -> N
     ran = trial.run()
     assert ran.codes == [0], ran.logs()
     assert (trial.folder / "begun").read_text() == "xx"
-    assert trial.kept() == 42
-    assert trial.kept("made") == [40, 1]
-    with pytest.raises(NotFound, match="shown cannot be brought back"):
-        trial.kept("shown")
-    with pytest.raises(NotFound, match="there are: made, shown"):
-        trial.kept("other")
+    assert trial.values == {LAST: 42, "made": [40, 1]}
+    index = CellValues.model_validate_json(trial.stored(INDEX))
+    assert (index.values, index.names) == ({LAST: "42", "made": "[40, 1]"}, ("made",))
+    assert index.missing["shown"].startswith("a generator cannot be pickled (TypeError: ")
     notes = [each.text for each in ran.records if isinstance(each, Note)]
     assert any(each.startswith("--back absent") for each in notes)
-    assert [each.name for each in ran.records if isinstance(each, ArtifactSaved)] == [RESULT]
+    assert [each.name for each in ran.records if isinstance(each, ArtifactSaved)] == [VALUES, INDEX]
     assert "result: 42" in ran.logs()
 
 

@@ -32,16 +32,16 @@ def scopes(tree: ast.Module) -> Iterator[Scope]:
     """Yield the module's own scope, and that of a function `main` without required arguments."""
     body = statements(tree.body)
     mutated = frozenset(_mutated(tree))
-    bound = _bound(body)
+    bound = bound_by(body)
     for function in (each for each in ast.walk(tree) if isinstance(each, FunctionNode)):
         named = {name for each in ast.walk(function) if isinstance(each, ast.Global) for name in each.names}
-        for name, lines in _bound(function.body).items():
+        for name, lines in bound_by(function.body).items():
             if name in named:
                 bound[name] += lines
     yield Scope(body, bound, mutated)
     for each in body:
         if isinstance(each, ast.FunctionDef) and each.name == MAIN and not each.args.args:
-            yield Scope(each.body, _bound(each.body), mutated)
+            yield Scope(each.body, bound_by(each.body), mutated)
 
 
 def changed_within(tree: ast.Module, owner: str) -> set[str]:
@@ -66,7 +66,7 @@ def changed_by(statement: ast.stmt) -> set[str]:
     >>> sorted(changed_by(ast.parse("for a in b:\\n    c['d'].append(a)\\n    e.f = a").body[0]))
     ['a', 'c', 'e']
     """
-    return set(_bound([statement])) | set(mutated_roots(statement))
+    return set(bound_by([statement])) | set(mutated_roots(statement))
 
 
 def mutated_roots(node: ast.AST) -> Iterator[str]:
@@ -83,7 +83,7 @@ def mutated_roots(node: ast.AST) -> Iterator[str]:
             yield owner.id
 
 
-def names_read(definition: ast.stmt) -> set[str]:
+def names_read(definition: ast.AST) -> set[str]:
     """Return the names that a function or class reads when it is defined: defaults, decorators, a class's own body.
 
     Examples
@@ -106,8 +106,8 @@ def names_read(definition: ast.stmt) -> set[str]:
     return found
 
 
-def _bound(body: Sequence[ast.stmt]) -> defaultdict[str, list[int]]:
-    """Return, by name, the lines at which the statements of a scope bind the name."""
+def bound_by(body: Sequence[ast.stmt]) -> defaultdict[str, list[int]]:
+    """Return, by name, the lines at which the statements of a scope bind the name, functions and classes included."""
     found: defaultdict[str, list[int]] = defaultdict(list)
     queue: list[ast.AST] = list(body)
     while queue:

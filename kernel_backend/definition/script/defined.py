@@ -6,7 +6,7 @@ import ast
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kernel_backend.definition.script.bindings import changed_by, names_read
+from kernel_backend.definition.script.bindings import bound_by, changed_by, names_read
 from kernel_backend.definition.script.loops import training_statements
 from kernel_backend.model.syntax import FunctionNode
 from kernel_backend.model.values import literal
@@ -55,6 +55,25 @@ def left_out(tree: ast.Module) -> list[ast.stmt]:
             found.insert(0, each)
             changed |= own | by_functions
     return found
+
+
+def set_by_cell(tree: ast.Module, cell: int = 1, whole: bool = False) -> list[str]:
+    """Return the names that a job sets and its notebook does not, of the cell that begins at line `cell` of a program.
+
+    These are bound by statements that the notebook leaves out, or by functions as globals. With `whole` the notebook
+    runs nothing of the cell.
+
+    Examples
+    --------
+    >>> program = ast.parse("x = load()\nEPOCHS = 3\nbest = 9\nfor step in range(EPOCHS):\n    best = train(x)")
+    >>> set_by_cell(program, cell=2)
+    ['best', 'step']
+    """
+    own = ast.Module([each for each in tree.body if each.lineno >= cell], [])
+    statements = [each for each in own.body if not isinstance(each, _DEFINING)] if whole else left_out(own)
+    lines = {name: found[0] for name, found in bound_by(statements).items() if name}
+    lines |= {name: each.lineno for each in ast.walk(tree) if isinstance(each, ast.Global) for name in each.names}
+    return sorted(lines, key=lambda name: (lines[name], name))
 
 
 def definitions(tree: ast.Module) -> ast.Module:

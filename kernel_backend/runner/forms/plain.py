@@ -1,17 +1,16 @@
-"""Run a cell once as it is (`%%dlrun`), and store its variables as artifacts."""
+"""Run a cell once as it is (`%%dlrun`), and store its values."""
 
 from __future__ import annotations
 
 import os
-import pickle
 import threading
-from typing import Any
 
 from torch import nn
 
 from kernel_backend.artifacts.run import run
-from kernel_backend.definition.plain import MARK, RESULT, VALUE
-from kernel_backend.model.sizes import size
+from kernel_backend.definition.plain import MARK, brought_back
+from kernel_backend.model.artifacts import LAST
+from kernel_backend.runner.cell_values import ValueWriter
 from kernel_backend.runner.context import RankContext
 from kernel_backend.runner.external_loop.leave import FINISHED, RELEASED, Leave
 from kernel_backend.runner.external_loop.run_methods import RunMethods
@@ -19,9 +18,8 @@ from kernel_backend.runner.external_loop.training import ExternalTraining
 from kernel_backend.runner.external_loop.user_loop import LoopSettings
 from kernel_backend.runner.forked_children import children_end_here
 from kernel_backend.runner.process_end import ending_normally, flush_output
+from kernel_backend.snapshots.job_values import shown
 
-MOST_BYTES = 256 * 2**20  # limit for one value
-_SHOWN = 2000  # characters of a value shown in the log
 _LOOK_S = 1.0  # interval between checks for a release of the slots
 
 
@@ -73,36 +71,13 @@ class PlainTraining:
         held = vars(loaded.module)
         with children_end_here(), ending_normally():
             exec(compile(loaded.cell, str(loaded.module.__file__), "exec", dont_inherit=True), held)
-        values = {name: held[name] for name in held[MARK] if name in held}
         for name in held[MARK]:
             if name not in held:
                 self._rank.note(f"--back {name}: the cell has no variable of this name", "warning")
-        last = held.get(VALUE)
+        last = held.get(LAST)
         if last is not None:
-            print(f"result: {_shown(last)}", flush=True)
-        kept = {name: self._pickled(name, value) for name, value in values.items()}
-        file = run.folder / RESULT
-        file.write_bytes(pickle.dumps({"value": self._pickled("the last value", last), "names": kept}))
-        run.artifact(RESULT, file)
-
-    def _pickled(self, name: str, value: Any) -> tuple[bytes | None, str]:
-        """Return the pickle of a variable and its shortened `repr`; the pickle is None if it fails or is too large.
-
-        `name` is the variable's name, for a warning to the user.
-        """
-        try:
-            data = pickle.dumps(value)
-        except Exception as error:  # any error of the user's class
-            self._rank.note(
-                f"{name} cannot be brought back ({type(error).__name__}: {error}); its text is kept", "warning"
-            )
-            return None, _shown(value)
-        if len(data) > MOST_BYTES:
-            most = size(MOST_BYTES)
-            text = f"{name} has {size(len(data))}, and at most {most} are brought back: save it with run.artifact"
-            self._rank.note(text, "warning")
-            return None, _shown(value)
-        return data, _shown(value)
+            print(f"result: {shown(last)}", flush=True)
+        ValueWriter(self._rank, brought_back(loaded.cell, 1), only=True).save(held, last)
 
     def _beside(self) -> None:
         """Write heartbeats while the cell runs, in a thread; end the process if the job's slots are reclaimed.
@@ -114,10 +89,3 @@ class PlainTraining:
             if self._rank.instructions.release and not self._methods.registered:
                 flush_output()
                 os._exit(RELEASED)
-
-
-def _shown(value: Any) -> str:
-    try:
-        return repr(value)[:_SHOWN]
-    except Exception as error:  # raised by a user's class
-        return f"<{type(value).__name__}, whose repr raises {type(error).__name__}>"

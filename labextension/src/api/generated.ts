@@ -643,6 +643,11 @@ export interface components {
             reproducible: "off" | "host" | "portable";
             /** @default true */
             rehearse: boolean;
+            /**
+             * @default on
+             * @enum {string}
+             */
+            values: "off" | "on" | "rng";
             /** @default null */
             weights_from: string | null;
             /**

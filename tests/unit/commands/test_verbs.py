@@ -11,6 +11,7 @@ from jupyter_ext.job.job import Job
 from jupyter_ext.magics import render as cell
 from jupyter_ext.magics.commands import VERBS as IN_A_CELL
 from jupyter_ext.magics.commands import run_command
+from jupyter_ext.values.awaited import AwaitedValues
 from kernel_backend.cli import render as terminal
 from kernel_backend.cli import verbs
 from kernel_backend.client import Client
@@ -60,7 +61,7 @@ def test_every_kind_of_answer_is_rendered_in_a_terminal_and_in_a_cell():
 )
 def test_values_for_a_resumed_experiment_are_answered_with_the_lines_that_set_them(line: str, says: str):
     with pytest.raises(InvalidRequest) as refused:
-        run_command(line.split())
+        run_command(line.split(), AwaitedValues({}))
     assert says in refused.value.message
 
 
@@ -70,9 +71,9 @@ def test_an_optional_word_may_stand_behind_an_option():
 
 
 def test_the_help_of_a_cell_tells_all_about_a_verb(capsys: pytest.CaptureFixture[str]):
-    run_command(["logs", "--help"])
+    run_command(["logs", "--help"], AwaitedValues({}))
     text = capsys.readouterr().out
-    run_command(["help", "logs"])
+    run_command(["help", "logs"], AwaitedValues({}))
     assert capsys.readouterr().out == text
     assert "usage: %dl logs" in text
     assert "--follow" not in text  # in a terminal alone

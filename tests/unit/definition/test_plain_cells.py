@@ -8,8 +8,9 @@ import pytest
 
 from kernel_backend.definition.options import check_options
 from kernel_backend.definition.parse import parse
-from kernel_backend.definition.plain import MARK, VALUE, marked, split
+from kernel_backend.definition.plain import MARK, marked, split
 from kernel_backend.errors import InvalidDefinition
+from kernel_backend.model.artifacts import LAST
 from kernel_backend.model.experiment import Config
 
 
@@ -31,12 +32,12 @@ def test_a_marked_cell_is_plain_whatever_functions_it_has():
 )
 def test_the_last_expression_is_the_value(cell: str, value: object):
     scope = ran(marked(cell, ["x"]))
-    assert scope.get(VALUE) == value
+    assert scope.get(LAST) == value
     assert scope[MARK] == ["x"]
 
 
 def test_statements_of_earlier_cells_are_not_run_again():
-    assert ran("from __future__ import annotations\nx = 1\n" + marked("x * 2", []), cell=3)[VALUE] == 40
+    assert ran("from __future__ import annotations\nx = 1\n" + marked("x * 2", []), cell=3)[LAST] == 40
 
 
 @pytest.mark.parametrize("given", [{"slots": 2}, {"patience": 3}, {"steps": 10}])

@@ -13,10 +13,12 @@ import torch
 from torch import Tensor, nn
 
 from kernel_backend.checkpoints.storage import open_storage
+from kernel_backend.definition.lightning.calls import TrainerCall
 from kernel_backend.definition.reported.missing_metric import way_of
 from kernel_backend.errors import InvalidDefinition
 from kernel_backend.model.reports import Fact, Report
 from kernel_backend.model.trial import BEFORE
+from kernel_backend.runner.cell_values import save_trained
 from kernel_backend.runner.checkpoint.checkpointer import Checkpointer, Position
 from kernel_backend.runner.checkpoint.contents import TrainingContents
 from kernel_backend.runner.checkpoint.saving import HostCopy
@@ -216,8 +218,14 @@ class LightningTraining:
         except Released:
             return RELEASED
         except AlreadyOver:  # killed between its last checkpoint and its exit
-            return FINISHED
+            pass
+        self._save_values()
         return FINISHED
+
+    def _save_values(self) -> None:
+        instead = "job.metrics() has its numbers, and another one, trainer = Trainer(), tests and predicts"
+        trained = (self.module, self._call.datamodule, *self._callbacks)
+        save_trained(self.rank, trained, TrainerCall, instead)
 
     def close(self) -> None:
         """Wait for a checkpoint that is being written, and stop threads and loader workers."""

@@ -5,7 +5,9 @@ from __future__ import annotations
 import ast
 import builtins
 import linecache
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from types import CodeType, ModuleType
 from typing import Any
@@ -71,6 +73,15 @@ class Program:
                 exec(self._code, vars(self.module))
         finally:
             self._imports.close()
+
+    @contextmanager
+    def as_main(self) -> Iterator[None]:
+        """Make the program the module `__main__` for the `with` block, to which pickles of its objects refer."""
+        before, sys.modules["__main__"] = sys.modules["__main__"], self.module
+        try:
+            yield
+        finally:
+            sys.modules["__main__"] = before
 
 
 def _within(code: CodeType) -> Iterator[CodeType]:

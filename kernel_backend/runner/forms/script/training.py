@@ -14,6 +14,7 @@ from torch import nn
 
 from kernel_backend.artifacts.run import run
 from kernel_backend.definition.command_line import unmarked
+from kernel_backend.definition.script.defined import set_by_cell
 from kernel_backend.definition.script.definition import with_values
 from kernel_backend.definition.script.loops import TrainingLoop, summary
 from kernel_backend.definition.script.modules import shipped_modules, without_program
@@ -25,6 +26,7 @@ from kernel_backend.errors import InvalidDefinition
 from kernel_backend.home import attempt_folder, program_folder
 from kernel_backend.model.record import Value
 from kernel_backend.model.reports import Fact
+from kernel_backend.runner.cell_values import ValueWriter
 from kernel_backend.runner.context import RankContext
 from kernel_backend.runner.definition.step_files import StepFiles
 from kernel_backend.runner.determinism import seeds
@@ -74,7 +76,9 @@ class ScriptTraining:
         modules = without_program(shipped_modules(Path(rank.job.code), project), command)
         path = Path(str(loaded.module.__file__))
         written = with_values(loaded.cell, modules, rank.job.params, rank.config.epochs)
-        counts = not marked(written.tree, loaded.snapshot.roles_from if loaded.snapshot else 1)  # before it is compiled
+        cell = loaded.snapshot.roles_from if loaded.snapshot else 1
+        self._values = ValueWriter(rank, set_by_cell(written.tree, cell))
+        counts = not marked(written.tree, cell)  # before it is compiled
         start = start_of(rank.job, path, project, command, written.arguments)
         self._follows = rank.config.search is None  # a search counts the epochs of all trainings of a program
         self._program = Program(written.tree, start, unmarked(path.read_text(encoding="utf-8")), self._follows)
@@ -158,7 +162,7 @@ class ScriptTraining:
 
     def _form_state(self) -> dict[str, Any]:
         own = {"outermost": self._outermost, "epochs": self._rank.config.epochs, "rounds": self._rounds}
-        return {**self.rehearsal.state(), **own}
+        return {**self.rehearsal.state(), **own, "values": self._values.state()}
 
     @property
     def step(self) -> int:
@@ -186,7 +190,7 @@ class ScriptTraining:
                 self._private.throughout(self._program.builtins, self._rank.job.checkpoints),
                 self._answers.throughout(),
             ):
-                if not self._training.position.over:
+                if runs := not self._training.position.over:
                     self._program.run({**self._heads.hooks(), CELL: self.reached})
             if not self.step:
                 self.note(f"no step was taken: the loop ({summary(self._program.loops)}) never came to backward()")
@@ -195,6 +199,9 @@ class ScriptTraining:
             self._part.stations, self._part.text = self._end
             self._outermost = True
             self._training.retain(None)  # nothing is rehearsed any more
+            if runs:  # otherwise an earlier attempt has run the program, and stored them
+                with self._program.as_main():
+                    self._values.save(vars(self._program.module))
             self._training.finish()
         except Leave as leave:
             return leave.code
@@ -246,6 +253,7 @@ class ScriptTraining:
         """
         if self._part.stations:
             self._rounds = self._training.position.form.get("rounds", 0)
+            self._values.restore(self._training.position.form.get("values"))
             RandomStates().load_state_dict(self._part.first)
             self._heads.replay(self._part.stations, self._extended())
             self._answers.replay(self._part.answers)
@@ -298,6 +306,7 @@ class ScriptTraining:
         if not self.events.muted:
             self._watchers.call(self._own_epochs.begin)
         self._training.counts = True
+        self._watchers.call(ValueWriter.begin, self._values, vars(self._program.module))
 
     def _begin_curves(self) -> None:
         if self._curves is not None:

@@ -16,6 +16,7 @@ from transformers import PrinterCallback, ProgressCallback, Trainer, set_seed
 from kernel_backend.definition.trainer.definition import REFUSED
 from kernel_backend.definition.trainer.source import FOUND
 from kernel_backend.errors import InvalidDefinition
+from kernel_backend.runner.cell_values import save_trained
 from kernel_backend.runner.context import RankContext
 from kernel_backend.runner.determinism.rank_variables import hidden_rank_variables
 from kernel_backend.runner.external_loop.leave import FINISHED, Leave
@@ -45,6 +46,9 @@ class TrainerTraining:
         try:
             with _begun(self._trainer):
                 self._trainer.train()
+            instead = "job.metrics() has its numbers, and another one, Trainer(model, ...), evaluates and predicts"
+            trained = (self._trainer.model, *self._trainer.callback_handler.callbacks)
+            save_trained(self._training.rank, trained, Trainer, instead)
             self._training.finish()
         except Leave as leave:
             return leave.code

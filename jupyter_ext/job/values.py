@@ -1,0 +1,98 @@
+"""Read the values that a job has stored for its notebook: what the submitted cell has set."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import io
+import sys
+from collections.abc import Mapping
+from types import ModuleType
+from typing import Any
+
+import xxhash
+
+from jupyter_ext.job.own_classes import equivalent, submitted_code
+from kernel_backend.client import Client
+from kernel_backend.commands.artifacts import index_of, why_missing
+from kernel_backend.errors import CheckpointDamaged, DaylightError, InvalidRequest, NotFound
+from kernel_backend.model.artifacts import LAST, RANDOM, VALUES, CellValues
+from kernel_backend.snapshots.object_graph import JOB, unpickled
+from kernel_backend.text.terminal import tell
+
+_LINES = 12  # of a difference between two definitions of a class
+
+
+class JobValues(dict[str, Any]):
+    """Values that a cell has set in its job, by name; what they share in the job, they share here."""
+
+    def __init__(self, number: int, index: CellValues, values: Mapping[str, Any]) -> None:
+        super().__init__({name: value for name, value in values.items() if name not in (LAST, RANDOM)})
+        self.index, self.random = index, values.get(RANDOM)
+        self._number, self._last = number, values.get(LAST)
+
+    @property
+    def last(self) -> Any:
+        """Return the value of the cell's last expression; raises NotFound if it could not be stored."""
+        if LAST in self.index.missing:
+            raise NotFound(f"the last value could not come back from #{self._number}: {self.index.missing[LAST]}")
+        return self._last
+
+    def __missing__(self, name: str) -> Any:
+        raise NotFound(why_missing(self._number, self.index, name))
+
+
+def values_of(client: Client, number: int, trial: int) -> JobValues:
+    """Download a trial's values and return them.
+
+    Classes and functions of the program are the notebook's own where they are equivalent. Raises NotFound if the trial
+    has stored none, CheckpointDamaged if they are not what was stored, and InvalidRequest if they cannot be read here.
+    """
+    index = index_of(client, number, trial)
+    data = client.artifact(number, trial, VALUES)
+    if xxhash.xxh3_128_hexdigest(data) != index.digest:
+        raise CheckpointDamaged(f"the values of #{number} are damaged: their digest is another")
+    try:
+        return JobValues(number, index, unpickled(io.BytesIO(data), _classes(client, number, index), JOB))
+    except DaylightError:
+        raise
+    except Exception as error:  # any error of the values' own code, or a module that is not installed here
+        raise InvalidRequest(
+            f"the values of #{number} cannot be read here: {type(error).__name__}: {error}. They were made in the "
+            f"job's environment: %dl env {number}"
+        ) from error
+
+
+def _classes(client: Client, number: int, index: CellValues) -> Mapping[str, Any]:
+    """Return the classes and functions that the values need, by name: the notebook's, or those of the submission."""
+    notebook = vars(sys.modules["__main__"])
+    if not index.needs:
+        return notebook
+    definitions = submitted_code(client, number)
+    return {name: _chosen(number, name, notebook, definitions) for name in index.needs}
+
+
+def _chosen(number: int, name: str, notebook: Mapping[str, Any], definitions: ModuleType) -> Any:
+    own, submitted = notebook.get(name), getattr(definitions, name, None)
+    if submitted is None or (own is not None and equivalent(submitted, own, vars(definitions), notebook)):
+        if own is None:
+            raise NotFound(
+                f"the values of #{number} need {name}, which the notebook lacks: define it in a cell of its own"
+            )
+        return own
+    if own is not None:
+        tell(
+            f"{name} has changed in the notebook since #{number} was submitted: its values have the submitted one\n"
+            f"{_difference(submitted, own)}",
+            file=sys.stderr,
+        )
+    return submitted
+
+
+def _difference(submitted: Any, own: Any) -> str:
+    try:
+        before, after = (inspect.getsource(each).splitlines() for each in (submitted, own))
+    except (OSError, TypeError):
+        return ""
+    lines = list(difflib.unified_diff(before, after, "submitted", "notebook", lineterm="", n=1))
+    return "\n".join(f"  {each}" for each in lines[2 : 2 + _LINES])

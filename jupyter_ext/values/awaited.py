@@ -1,0 +1,244 @@
+"""Wait for the values that jobs set, and bind them in the notebook, before a cell that reads them runs."""
+
+from __future__ import annotations
+
+import ast
+import re
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from IPython.core.error import InputRejected
+from IPython.core.getipython import get_ipython
+from IPython.display import display
+
+from jupyter_ext.capture.cells import parse_cell
+from jupyter_ext.job.job import Job
+from jupyter_ext.job.outcome import raise_if_failed
+from jupyter_ext.job.unfinished import goes_on, until_it_stops, waiting_line
+from jupyter_ext.job.values import JobValues
+from jupyter_ext.values.reads import reads
+from kernel_backend.client import Client
+from kernel_backend.commands.artifacts import why_missing
+from kernel_backend.errors import DaylightError, NotFound, ServiceUnreachable
+from kernel_backend.model.states import ExperimentState
+from kernel_backend.printable import harmless
+from kernel_backend.text import duration
+from kernel_backend.text.terminal import tell
+
+MARK = "application/vnd.daylight.values+json"  # in the metadata of what is displayed, to tell it from cells' outputs
+_MISSING = object()  # value of a name that the notebook did not have at the submission
+_LISTED = 6  # names that a line lists
+_SUBMITS = re.compile(r"\s*%%dl(?:submit|run)\b")
+_LOOKS = frozenset({"--dry-run", "--as-script", "--help", "-h"})  # options with which nothing is submitted
+
+
+class NotRun(InputRejected):
+    """Error: a cell was not run, as a value that it reads cannot come from its job, or the user stopped waiting."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(message)
+        self._text = f"{kind}: {message}"
+
+    def _render_traceback_(self) -> list[str]:
+        return harmless(self._text).splitlines()
+
+
+@dataclass
+class Expected:
+    """Values that a job will set: their names, what the notebook had under these, and the submitted cell."""
+
+    job: Job
+    client: Client
+    before: Mapping[str, Any]  # by name
+    cell: str
+    seen: list[tuple[float, float]] = field(default_factory=list)  # time, and epochs trained at it
+
+
+class AwaitedValues:
+    """Values on their way from jobs to one notebook."""
+
+    def __init__(self, held: dict[str, Any]) -> None:
+        """Set up for the notebook's variables `held`, which are changed when values arrive."""
+        self._held = held
+        self._by_name: dict[str, Expected] = {}
+        self._bound: dict[str, Any] = {}  # values that came from jobs, by name
+        self._absent: dict[str, str] = {}  # why values could not come, by name
+
+    def expect(self, job: Job, client: Client, names: Iterable[str], cell: str) -> None:
+        """Await the values `names`, which the submitted `cell` sets in a job; for each name the last job counts."""
+        before = {name: self._held.get(name, _MISSING) for name in names}
+        self._by_name |= dict.fromkeys(before, Expected(job, client, before, _text(cell)))
+
+    def bind_for(self, cell: str) -> None:
+        """Wait for the values that a cell reads, and bind them; raises NotRun if one of them cannot come.
+
+        A cell that is submitted once more does not wait for its first job: it begins with the notebook's values.
+        """
+        names = self._by_name.keys() | self._absent.keys()
+        if not names or _only_looks(cell):
+            return
+        text = _text(cell)
+        wanted = reads(parse_cell(text), names, self._held)
+        due = {found.job.number: found for name in wanted if (found := self._by_name.get(name)) and found.cell != text}
+        for _, each in sorted(due.items()):
+            self._await(each, wanted)
+        for name in sorted(wanted & self._absent.keys()):
+            if name not in self._held:
+                raise NotRun("NotFound", self._absent[name])
+
+    def bind(self, job: Job, names: Collection[str] = (), renamed: str = "", trial: int | None = None) -> None:
+        """Bind values of a job now, all or those of `names`, over what the notebook has; `renamed` names the only one.
+
+        Raises NotFound for a name that the job has not set, and errors of reading the values.
+        """
+        values = job.values(trial)
+        chosen = {name: values[name] for name in names or values}
+        if renamed:
+            (value,) = chosen.values()
+            chosen = {renamed: value}
+        self._take(job, values, chosen)
+        tell(_came(job, values, sorted(chosen)))
+
+    @property
+    def bound(self) -> list[str]:
+        """Return the names that have values of jobs, and that the user has not bound again since."""
+        return [name for name, value in self._bound.items() if self._held.get(name, _MISSING) is value]
+
+    def arrived(self, job: Job) -> None:
+        """Bind what is awaited of a job that has ended; a note says if it has stored no values."""
+        for expected in {id(each): each for each in self._by_name.values() if each.job is job}.values():
+            try:
+                self._bind(expected, set(), _Line())
+            except DaylightError as error:
+                self._forget(expected)
+                tell(f"note: {error.message}")
+
+    def _await(self, expected: Expected, wanted: set[str]) -> None:
+        number, line = expected.job.number, _Line()
+        try:
+            self._wait(expected, line)
+            self._bind(expected, wanted, line)
+        except KeyboardInterrupt:
+            raise NotRun("Interrupted", f"stopped waiting for #{number}, which goes on; the cell has not run") from None
+        except ServiceUnreachable as error:
+            raise NotRun("ServiceUnreachable", error.message) from error
+        except DaylightError as error:
+            self._forget(expected)
+            name = ", ".join(sorted(wanted & expected.before.keys()))
+            after = f"{name} would have come from #{number}; run the cell again to use what the notebook has"
+            raise NotRun(type(error).__name__, f"{error.message}\n{after}") from error
+
+    def _bind(self, expected: Expected, wanted: set[str], line: _Line) -> None:
+        """Bind the values that are `expected` of a job which has ended, but for names that the user has bound since."""
+        job, values = expected.job, expected.job.values(wait=False)
+        ours = [name for name in expected.before if self._by_name.get(name) is expected and name in values]
+        theirs = [name for name in ours if self._held.get(name, _MISSING) is not expected.before[name]]
+        chosen = {name: values[name] for name in ours if name not in theirs}
+        line.show(_came(job, values, sorted(chosen, key=lambda name: (name not in wanted, name))))
+        self._take(job, values, chosen)
+        for name in sorted(theirs):
+            tell(
+                f"note: {name} was set here since, and stays; %dl values {job.number} {name} --as NAME brings the job's"
+            )
+        known = values.keys() | values.index.missing.keys() | {*values.index.unchanged}
+        if other := sorted((expected.before.keys() & wanted & self._held.keys()) - known):
+            tell(
+                f"note: {', '.join(other)} may hold what #{job.number} has changed in the job, and stays as it was here"
+            )
+        self._absent |= {name: why_missing(job.number, values.index, name) for name in values.index.missing}
+
+    def _wait(self, expected: Expected, line: _Line) -> None:
+        job = expected.job
+        for now in until_it_stops(expected.client, job.overview):
+            if not goes_on(now):
+                raise_if_failed(now)
+                if now.experiment.state != ExperimentState.COMPLETED:
+                    stopped = f"experiment #{job.number} is {now.state}, and its program has not come to its end"
+                    raise NotFound(f"{stopped}: job.load() has the weights of its newest checkpoint")
+                return
+            if now.front is not None:
+                expected.seen.append((time.monotonic(), now.front.epoch))
+            left = _time_left(expected.seen, now.experiment.config.known_epochs)
+            line.show(f"{waiting_line(now)}{left}; interrupt to stop waiting")
+
+    def _take(self, job: Job, values: JobValues, chosen: Mapping[str, Any]) -> None:
+        self._held.update(chosen)
+        self._bound |= chosen
+        if values.random is not None:
+            set_random(values.random)
+        for expected in {id(each): each for each in self._by_name.values()}.values():
+            if expected.job.number == job.number:
+                self._forget(expected)
+
+    def _forget(self, expected: Expected) -> None:
+        self._by_name = {name: each for name, each in self._by_name.items() if each is not expected}
+
+
+class BindFirst(ast.NodeTransformer):
+    """Transformer of cells, as IPython calls it before each: it changes nothing, and may refuse the cell by NotRun."""
+
+    def __init__(self, begins: Callable[[], str | None], awaited: AwaitedValues) -> None:
+        """Set up with `begins`, which returns the text of a cell that has just begun, else None."""
+        self._begins, self._awaited = begins, awaited
+
+    def visit(self, node: ast.AST) -> ast.AST:
+        """Bind what the cell reads, and return its tree as it is."""
+        if (cell := self._begins()) is not None:
+            self._awaited.bind_for(cell)
+        return node
+
+
+class _Line:
+    """One line of output that can be replaced; outside of a kernel each text is printed once."""
+
+    def __init__(self) -> None:
+        shell = get_ipython()
+        self._replaces = getattr(shell, "kernel", None) is not None
+        self._handle: Any = None
+        self._shown = ""
+
+    def show(self, text: str) -> None:
+        """Show a text in place of the last one."""
+        if text == self._shown:
+            return
+        self._shown = text
+        data: dict[str, str] = {"text/plain": text}
+        about: dict[str, dict[str, str]] = {MARK: {}}
+        if not self._replaces:
+            tell(text)
+        elif self._handle is None:
+            self._handle = display(data, raw=True, metadata=about, display_id=True)  # type: ignore[no-untyped-call]
+        else:
+            self._handle.update(data, raw=True, metadata=about)
+
+
+def set_random(states: Mapping[str, Any]) -> None:
+    """Set the notebook's random generators to the states that a job's had at its end."""
+    from kernel_backend.runner.determinism.random_states import RandomStates
+
+    RandomStates().load_state_dict(dict(states))
+
+
+def _came(job: Job, values: JobValues, names: Sequence[str]) -> str:
+    rank = " (rank 0)" if values.index.slots > 1 else ""
+    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
+    return f"from #{job.number}{rank}: {', '.join(names[:_LISTED]) or 'nothing'}{more}"
+
+
+def _time_left(seen: list[tuple[float, float]], epochs: int | None) -> str:
+    """Return the time that the remaining epochs take at the pace since the first look, as text; "" if unknown."""
+    (began, first), (now, last) = (seen[0], seen[-1]) if seen else ((0.0, 0.0), (0.0, 0.0))
+    if epochs is None or last <= first or last >= epochs:
+        return ""
+    return f", about {duration((epochs - last) * (now - began) / (last - first))} left"
+
+
+def _text(cell: str) -> str:
+    """Return a submitted cell without the line of its magic: another `lr` on it makes no other cell."""
+    return cell.lstrip().partition("\n")[2].strip() if _SUBMITS.match(cell) else cell
+
+
+def _only_looks(cell: str) -> bool:
+    return bool(_SUBMITS.match(cell)) and not _LOOKS.isdisjoint(cell.lstrip().partition("\n")[0].split())

@@ -1,0 +1,52 @@
+"""Determine which values a submitted cell sets in its job, and what to tell the user about them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+from jupyter_ext.capture import Capture
+from jupyter_ext.capture.unseeded import is_data
+from jupyter_ext.submit.submit import PreparedSubmission
+from kernel_backend.definition.plain import brought_back
+from kernel_backend.definition.script.defined import set_by_cell
+from kernel_backend.model.syntax import module_tree
+
+FORMS = ("lightning", "plain", "script", "trainer")
+_LISTED = 6  # names that a note lists
+
+
+def gives_values(checked: PreparedSubmission) -> bool:
+    """Return True if the job of a submitted cell stores the values that the cell sets."""
+    config = checked.config
+    return checked.definition.form in FORMS and config.values != "off" and config.search is None
+
+
+def set_by_job(checked: PreparedSubmission) -> list[str]:
+    """Return the names that a submitted cell sets in its job, and that the notebook gets from there.
+
+    What a framework trains in a cell is known to the note about it.
+    """
+    if not gives_values(checked):
+        return []
+    tree, cell = module_tree(checked.capture.source), checked.capture.roles_from
+    if checked.definition.form == "plain":
+        return brought_back(tree, cell)
+    return set_by_cell(tree, cell) if checked.definition.form == "script" else []
+
+
+def changed_objects(capture: Capture, held: Mapping[str, Any]) -> list[str]:
+    """Return the names of earlier cells' objects that a cell may change in place, such as an optimizer or a study.
+
+    Arrays, tables and loaders are left out: a call that is not known may change them, and hardly any does.
+    """
+    return [name for name in capture.changed if name in held and not is_data(held[name])]
+
+
+def comes_back(names: Collection[str]) -> Iterator[str]:
+    """Yield a note on the values that come from the job, if there are any."""
+    if names:
+        shown = sorted(names)[:_LISTED]
+        more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
+        what = f"{', '.join(shown)}{more}"
+        yield f"a cell that reads {what} waits for this job, and gets what it has set"

@@ -1,0 +1,116 @@
+"""Run notebooks from top to bottom, plainly and with nothing but a magic's line added: all later outputs are equal.
+
+python -m tests.torture.run_all [NAME ...]
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import nbformat
+from nbclient import NotebookClient
+
+from jupyter_ext.values.awaited import MARK
+from tests.support import forked_kernels
+from tests.support.world import World
+
+FOLDER = Path(__file__).parents[1] / "notebooks" / "run_all"
+MAGICS = {"submit": "%%dlsubmit --threads 1 --no-wait", "run": "%%dlrun --no-wait"}
+_PATIENCE = {"timeout": 400, "startup_timeout": 240, "iopub_timeout": 60}
+
+
+class Part(NamedTuple):
+    """One cell of a notebook: its source, and the magic that is added above it, with options; "" for none."""
+
+    source: str
+    magic: str
+
+
+def parts_of(text: str) -> list[Part]:
+    """Return the cells of a notebook in the percent format; `# %% submit --slots 2` marks one that is submitted."""
+    found = []
+    for block in text.split("# %%")[1:]:
+        first, _, source = block.partition("\n")
+        kind, _, options = first.strip().partition(" ")
+        found.append(Part(source.strip(), f"{MAGICS[kind]} {options}".strip() if kind else ""))
+    return found
+
+
+def executed(parts: Sequence[Part], submits: bool, folder: Path, environment: Mapping[str, str]) -> list[Any]:
+    """Run a notebook in a kernel of its own, with the magics if it `submits`, and return what each cell has shown.
+
+    The outputs of cells that are submitted are left out: theirs are in the job's log.
+    """
+    sources = [f"{each.magic}\n{each.source}" if submits and each.magic else each.source for each in parts]
+    first = "%load_ext daylight" if submits else "pass"
+    cells = [nbformat.v4.new_code_cell(source) for source in [first, *sources]]
+    notebook = nbformat.v4.new_notebook(cells=cells)
+    folder.mkdir(parents=True)
+    client = NotebookClient(
+        notebook,
+        kernel_name="python3",
+        allow_errors=True,
+        resources={"metadata": {"path": str(folder)}},
+        **_PATIENCE,
+    )
+    client.execute(env={**os.environ, **environment, "DAYLIGHT_HEADLESS": "0"})
+    return [[] if part.magic else shown(cell) for part, cell in zip(parts, notebook.cells[1:], strict=True)]
+
+
+def shown(cell: Any) -> list[Any]:
+    """Return what a cell has shown besides Daylight's own lines: printed text, values and pictures by their data."""
+    found: list[Any] = []
+    for output in cell.outputs:
+        if output.output_type == "stream":
+            if output.name == "stdout":
+                found.append(output.text)
+        elif output.output_type == "error":
+            found.append({"error": f"{output.ename}: {output.evalue}"})
+        elif MARK not in output.get("metadata", {}):
+            found.append(dict(output.data))
+    return found
+
+
+def differences(path: Path, folder: Path, environment: Mapping[str, str]) -> list[str]:
+    """Return how the later outputs of a notebook differ if one of its cells is submitted; empty if they are equal."""
+    parts = parts_of(path.read_text())
+    plain = executed(parts, False, folder / "plain", environment)
+    submitted = executed(parts, True, folder / "submitted", environment)
+    return [
+        f"cell {number} shows {there!s:.300} and plainly {here!s:.300}"
+        for number, (here, there) in enumerate(zip(plain, submitted, strict=True), 1)
+        if here != there
+    ]
+
+
+def main() -> int:
+    """Run the notebooks that are named, or all; return the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*")
+    names = parser.parse_args().names
+    paths = [path for path in sorted(FOLDER.glob("*.py")) if not names or path.stem in names]
+    wrong = 0
+    with tempfile.TemporaryDirectory() as temporary:
+        world = World(Path(temporary) / "home", shared_forkserver=True)
+        forked_kernels.write_kernelspec(Path(temporary) / "kernels", world.home)
+        os.environ["JUPYTER_PATH"] = str(Path(temporary) / "kernels")
+        world.serve()
+        try:
+            for path in paths:
+                found = differences(path, Path(temporary) / path.stem, world.environment)
+                wrong += bool(found)
+                print(f"{path.stem:24} {'; '.join(found) or 'equal'}", flush=True)
+        finally:
+            world.close()
+    print(f"{len(paths) - wrong} of {len(paths)} notebooks show the same with the magic's line as without it")
+    return int(wrong > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
