@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import types
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import xxhash
@@ -80,14 +80,15 @@ class Values:
         return Captured.model_validate({"name": name, "file": written.file(name), **fields})
 
 
-def values(names: Iterable[str], namespace: Mapping[str, object] | None) -> Values:
-    """Return the values of these names in the notebook, serialised into files."""
+def values(names: Iterable[str], namespace: Mapping[str, object] | None, from_jobs: Collection[str] = ()) -> Values:
+    """Return the values of these names in the notebook, serialised into files; those `from_jobs` are not the user's."""
     found = Values()
     for name in dict.fromkeys(names):
         try:
             found.add(name, namespace or {})
         except Refused as refused:
-            found.problems.append(Problem("capture", name, None, f"--capture {name}: {refused}"))
+            told = f"{name}, which a job has set, cannot travel" if name in from_jobs else f"--capture {name}"
+            found.problems.append(Problem("capture", name, None, f"{told}: {refused}"))
     found.join(namespace or {})
     return found
 

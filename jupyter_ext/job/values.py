@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ast
+import contextlib
 import difflib
 import inspect
 import io
+import linecache
 import sys
 from collections.abc import Mapping
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any
 
 import xxhash
@@ -17,6 +20,7 @@ from kernel_backend.client import Client
 from kernel_backend.commands.artifacts import index_of, why_missing
 from kernel_backend.errors import CheckpointDamaged, DaylightError, InvalidRequest, NotFound
 from kernel_backend.model.artifacts import LAST, RANDOM, VALUES, CellValues
+from kernel_backend.model.syntax import module_tree
 from kernel_backend.snapshots.object_graph import JOB, unpickled
 from kernel_backend.text.terminal import tell
 
@@ -90,9 +94,22 @@ def _chosen(number: int, name: str, notebook: Mapping[str, Any], definitions: Mo
 
 
 def _difference(submitted: Any, own: Any) -> str:
-    try:
-        before, after = (inspect.getsource(each).splitlines() for each in (submitted, own))
-    except (OSError, TypeError):
-        return ""
+    before, after = (_source(each).splitlines() for each in (submitted, own))
     lines = list(difflib.unified_diff(before, after, "submitted", "notebook", lineterm="", n=1))
     return "\n".join(f"  {each}" for each in lines[2 : 2 + _LINES])
+
+
+def _source(definition: Any) -> str:
+    """Return the source of a class or function; "" if it is unknown.
+
+    `inspect` finds no class of a notebook: its lines are those of the cell that defines its methods.
+    """
+    with contextlib.suppress(OSError, TypeError):
+        return inspect.getsource(definition)
+    for each in vars(definition).values() if isinstance(definition, type) else ():
+        if isinstance(each, FunctionType):
+            cell = "".join(linecache.getlines(each.__code__.co_filename))
+            nodes = (node for node in ast.walk(module_tree(cell)) if isinstance(node, ast.ClassDef))
+            found = next((node for node in nodes if node.name == definition.__name__), None)
+            return ast.get_source_segment(cell, found) or "" if found is not None else ""
+    return ""

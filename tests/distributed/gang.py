@@ -13,11 +13,9 @@ from typing import Any
 
 from warm import HOME, WarmGang
 
-from kernel_backend import NUMERICS, __version__
 from kernel_backend.checkpoints.base import Manifest
 from kernel_backend.checkpoints.directory import Directory
 from kernel_backend.checkpoints.writer import load_model
-from kernel_backend.definition.contract import CONTRACT
 from kernel_backend.definition.parse import parse
 from kernel_backend.launch.folder import AttemptFolder
 from kernel_backend.model.experiment import Config, parse_cadence
@@ -25,8 +23,8 @@ from kernel_backend.model.facts import BatchSize
 from kernel_backend.model.launch.launch_spec import LaunchSpec
 from kernel_backend.model.reports import Committed, Note, Report, SpoolRecord, Started
 from kernel_backend.model.resources import Share
-from kernel_backend.model.snapshot import Environment, Piece, Snapshot
 from kernel_backend.model.trial import Failure
+from tests.support.builders import snapshot
 from tests.support.patience import starvation
 from tests.support.spools import read_after
 
@@ -331,20 +329,6 @@ class Attempt:
         """Return the output of all ranks."""
         logs = sorted(self.folder.path.glob("rank-*.log"))
         return "\n".join(f"{log.name}\n{log.read_text()[-3000:]}" for log in logs)
-
-
-def snapshot(source: str) -> Snapshot:
-    """Return a snapshot whose definition comes from cell [4], where it begins one line later."""
-    environment = Environment(python="3", implementation="CPython", platform="linux", cpu="", cores=1, distributions={})
-    piece = Piece(cell=4, line=1, count=len(source.splitlines()), cell_line=2)
-    return Snapshot(
-        version=__version__,
-        numerics=NUMERICS,
-        pieces=(piece,),
-        roles_from=1,
-        contract=CONTRACT,
-        environment=environment,
-    )
 
 
 def as_json(value: Any) -> str:

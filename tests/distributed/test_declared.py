@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from gang import DIGITS, Trial, snapshot
+from gang import DIGITS, Trial
 
 from kernel_backend.data import declare
+from tests.support.builders import snapshot
 
 pytestmark = pytest.mark.distributed
 

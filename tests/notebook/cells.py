@@ -19,6 +19,40 @@ class Kernel(NamedTuple):
     client: BlockingKernelClient
 
 
+class Notebook:
+    """Kernel whose frontend accepts requests for input, like JupyterLab."""
+
+    def __init__(self, manager: KernelManager, client: BlockingKernelClient) -> None:
+        self.manager, self.client = manager, client
+        self.outputs: list[dict[str, Any]] = []
+
+    def run(self, source: str, interrupt_when: str | None = None) -> str:
+        """Execute a cell, and return its output as text.
+
+        If `interrupt_when` is given, interrupt the cell once that text appears.
+        """
+        self.outputs = []
+        interrupted = False
+
+        def hear(message: dict[str, Any]) -> None:
+            nonlocal interrupted
+            self.outputs.append(message)
+            if interrupt_when and interrupt_when in self.text() and not interrupted:
+                interrupted = True
+                self.manager.interrupt_kernel()
+
+        self.client.execute_interactive(source, allow_stdin=True, output_hook=hear, timeout=120)
+        return self.text()
+
+    def text(self) -> str:
+        contents = [message["content"] for message in self.outputs]
+        texts = [each.get("text") or each.get("evalue") or each.get("data", {}).get("text/plain") for each in contents]
+        return "\n".join(filter(None, texts))
+
+    def kinds(self) -> list[str]:
+        return [message["msg_type"] for message in self.outputs]
+
+
 def printed(cell: Any) -> str:
     """Return the text that a cell printed."""
     return "".join(output.text for output in cell.outputs if output.output_type == "stream")

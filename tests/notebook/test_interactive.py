@@ -2,50 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
-from jupyter_client.blocking.client import BlockingKernelClient
-from jupyter_client.manager import KernelManager
 
-from tests.notebook.cells import Kernel
+from tests.notebook.cells import Kernel, Notebook
 from tests.support.world import DEFINITION, World, until
 
 pytestmark = pytest.mark.notebook
-
-
-class Notebook:
-    """Kernel whose frontend accepts requests for input, like JupyterLab."""
-
-    def __init__(self, manager: KernelManager, client: BlockingKernelClient) -> None:
-        self.manager, self.client = manager, client
-        self.outputs: list[dict[str, Any]] = []
-
-    def run(self, source: str, interrupt_when: str | None = None) -> str:
-        """Execute a cell, and return its output as text.
-
-        If `seen` is given, interrupt the cell once that text appears.
-        """
-        self.outputs = []
-        interrupted = False
-
-        def hear(message: dict[str, Any]) -> None:
-            nonlocal interrupted
-            self.outputs.append(message)
-            if interrupt_when and interrupt_when in self.text() and not interrupted:
-                interrupted = True
-                self.manager.interrupt_kernel()
-
-        self.client.execute_interactive(source, allow_stdin=True, output_hook=hear, timeout=120)
-        return self.text()
-
-    def text(self) -> str:
-        contents = [message["content"] for message in self.outputs]
-        texts = [each.get("text") or each.get("evalue") or each.get("data", {}).get("text/plain") for each in contents]
-        return "\n".join(filter(None, texts))
-
-    def kinds(self) -> list[str]:
-        return [message["msg_type"] for message in self.outputs]
 
 
 @pytest.fixture(scope="module")

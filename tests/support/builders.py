@@ -6,8 +6,11 @@ from argparse import Namespace
 from collections.abc import Sequence
 from typing import Any
 
+from kernel_backend import NUMERICS, __version__
+from kernel_backend.definition.contract import CONTRACT
 from kernel_backend.model.resources import Node, Placement, Share
 from kernel_backend.model.search.effects import Moved
+from kernel_backend.model.snapshot import Environment, Piece, Snapshot
 from kernel_backend.model.states import AttemptState, TrialState
 from kernel_backend.model.trial import Attempt, Failure, Frame, Trial
 from kernel_backend.spec.option_parser import OptionParser, add_options
@@ -57,4 +60,18 @@ def user_error(step: int | None = 7, message: str = "boom", rank: int = 0, **fie
     frame = Frame(file="definition.py", line=12, function="loss", text="raise ValueError('boom')", cell=4, cell_line=3)
     return Failure(
         rank=rank, type="ValueError", message=message, step=step, frames=(frame,), traceback="Traceback ...", **fields
+    )
+
+
+def snapshot(source: str, roles_from: int = 1) -> Snapshot:
+    """Return a snapshot whose definition comes from cell [4], where it begins one line later."""
+    environment = Environment(python="3", implementation="CPython", platform="linux", cpu="", cores=1, distributions={})
+    piece = Piece(cell=4, line=1, count=len(source.splitlines()), cell_line=2)
+    return Snapshot(
+        version=__version__,
+        numerics=NUMERICS,
+        pieces=(piece,),
+        roles_from=roles_from,
+        contract=CONTRACT,
+        environment=environment,
     )

@@ -22,6 +22,7 @@ from kernel_backend.runner import rank_process
 from kernel_backend.runner.forms.script.training import ScriptTraining
 from kernel_backend.runner.ipc import Instructions, Spool
 from kernel_backend.runner.progress import Progress
+from tests.support.builders import snapshot
 from tests.support.spools import read_after
 
 Watch = Callable[[ScriptTraining], object]
@@ -53,18 +54,24 @@ class Ended:
 
 @dataclass
 class Job:
-    """Job of one slot in `folder`; with `every`, a checkpoint is due each so many steps."""
+    """Job of one slot in `folder`; with `every`, a checkpoint is due each so many steps.
+
+    The source is a file, or with `cell` a notebook's, whose submitted cell begins at this line.
+    """
 
     folder: Path
     source: str
     every: str = "1steps"
     options: dict[str, Any] = field(default_factory=dict)
     attempts: int = 0
+    cell: int = 0
 
     def __post_init__(self) -> None:
         code = self.folder / "code"
         code.mkdir(parents=True)
         (code / "definition.py").write_text(self.source)
+        if self.cell:
+            (code / "snapshot.json").write_text(snapshot(self.source, self.cell).model_dump_json())
 
     @property
     def home(self) -> Directory:
