@@ -35,13 +35,17 @@ Weights = Literal["auto", "model", "ema"] | str  # or a part's name that a user'
 # One module, or several by name or in a list; for a training loop without a function `model`, the state_dict of a part.
 Models: TypeAlias = "torch.nn.Module | torch.Tensor | dict[str, Any] | list[Any]"
 
+_OF_MODEL = ("auto", "model", "ema")
+_BESIDE = ("beside", "variables")  # what was trained beside the model: torch tensors, Keras variables
+
 
 def load(client: Client, number: int, choices: Sequence[CheckpointInfo], weights: Weights) -> Models:
     """Return the model that the training definition creates, in evaluation mode, with the weights of a checkpoint.
 
     The weights are those of the first intact checkpoint in `choices`; damaged ones are reported on standard error. If
     `model()` returns several models, they are returned by name. For `train(run, ...)` without a function `model`, the
-    state of a registered object is returned: `model`, or the one named by `weights`. Raises CheckpointDamaged if all
+    state of a registered object is returned: `model`, or the one named by `weights`; so are the tensors `beside` any
+    model. Raises CheckpointDamaged if all
     checkpoints in `choices` are damaged.
     """
     import torch
@@ -51,8 +55,8 @@ def load(client: Client, number: int, choices: Sequence[CheckpointInfo], weights
         return found
     source, snapshot = client.source(number)
     definition = parse(source, snapshot.roles_from, snapshot.contract)
-    if definition.form in ("functions", "keras") and weights not in ("auto", "model", "ema"):
-        raise InvalidRequest(f"weights={weights!r}: must be auto, model or ema")
+    if definition.form in ("functions", "keras") and weights not in (*_OF_MODEL, *_BESIDE):
+        raise InvalidRequest(f"weights={weights!r}: must be auto, model or ema, or {' or '.join(_BESIDE)}")
     if definition.form == "loop" and weights == "auto":
         weights = "model"  # a part that is called `ema` is one among others
     for place, info in enumerate(choices, 1):
@@ -65,7 +69,7 @@ def load(client: Client, number: int, choices: Sequence[CheckpointInfo], weights
             tell(f"{damage.message}: step {choices[place].step} is taken", file=sys.stderr)
         else:
             role = {"lightning": "module", "trainer": "trainer"}.get(definition.form, "model")
-            if role not in definition.functions:
+            if role not in definition.functions or weights not in _OF_MODEL:
                 return state
             if definition.form == "keras":
                 choose_backend(definition.keras_backend)
@@ -118,6 +122,8 @@ def _state(client: Client, number: int, manifest: Manifest, weights: Weights) ->
     if name not in manifest.state:
         if name == "ema":
             raise InvalidRequest(f"checkpoint {manifest.id} has no averaged weights: it was trained without --ema")
+        if name in _BESIDE:
+            raise InvalidRequest(f"checkpoint {manifest.id} has no part {name}: its model was trained alone")
         known = [each for each in manifest.state if each != "training" and not each.startswith("random-")]
         write = ", ".join(f'job.load("{each}")' for each in known)
         raise InvalidRequest(

@@ -110,6 +110,8 @@ def test_averaged_weights_are_taken_where_there_are_some(job: Job, tmp_path: Pat
         job.load(step=5, weights="ema")
     with pytest.raises(InvalidRequest, match="auto, model or ema"):
         job.load(weights="averaged", wait=False)  # type: ignore[arg-type]
+    with pytest.raises(InvalidRequest, match="its model was trained alone"):
+        job.load("beside", wait=False)
 
 
 def test_of_a_loop_of_ones_own_the_part_model_is_loaded_and_others_are_named(client: Client, tmp_path: Path) -> None:

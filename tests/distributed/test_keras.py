@@ -23,9 +23,10 @@ import torch
 class Stand(keras.callbacks.Callback):
     def __init__(self):
         super().__init__()
-        self.seen = 0
+        self.seen, self.count = 0, keras.Variable(0.0)
     def on_train_batch_end(self, batch, logs=None):
         self.seen += 1
+        self.count.assign_add(1.0)
         stand()
 def data():
     random = np.random.default_rng(7)
@@ -72,6 +73,7 @@ def test_a_kill_in_the_middle_of_an_epoch_changes_no_bit(tmp_path, slots, backen
     assert resumed.started.resumed_from is not None
     assert trial.weights() == whole.weights()
     assert trial.parts() == whole.parts()
+    assert "variables" in trial.newest().state
     for part in ("callbacks", *(f"random-{rank}" for rank in range(slots))):
         assert as_json(trial.newest().state[part]) == as_json(whole.newest().state[part])
     assert trial.newest().state["random-0"]["kept"]["callbacks[0].seen"] == 12

@@ -96,8 +96,13 @@ class Data(pl.LightningDataModule):
 class Average(pl.Callback):
     def __init__(self):
         self.kept, self.seen = {{}}, 0
+        self.probes = [nn.Linear(1, 1)]
+        self.adam = torch.optim.Adam(self.probes[0].parameters())
     def on_train_batch_end(self, trainer, module, *rest):
         self.seen += 1
+        self.adam.zero_grad()
+        self.probes[0](torch.ones(1)).square().sum().backward()
+        self.adam.step()
         for name, each in module.gen.named_parameters():
             self.kept[name] = 0.9 * self.kept.get(name, torch.zeros_like(each)) + 0.1 * each.detach()
         module.log("average", sum(each.sum() for each in self.kept.values()))
@@ -181,6 +186,7 @@ def test_a_killed_training_ends_with_the_same_bits(whole, trial, cell, slots, ba
     assert killed.weights() == expected.weights()
     assert killed.newest().state == expected.newest().state
     assert killed.parts() == expected.parts()
+    assert ("beside.callbacks.0.adam" in killed.newest().state) == (cell == "gan")
     for kind in ("training", "validation"):
         assert second.reports(kind)[12] == ran.reports(kind)[12]
 

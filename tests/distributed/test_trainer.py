@@ -27,8 +27,13 @@ from transformers import Trainer, TrainerCallback, TrainingArguments
 class Stand(TrainerCallback):
     def __init__(self):
         self.seen = 0
+        self.probes = [torch.nn.Linear(1, 1)]
+        self.adam = torch.optim.Adam(self.probes[0].parameters())
     def on_step_end(self, args, state, control, **kwargs):
         self.seen += 1
+        self.adam.zero_grad()
+        self.probes[0](torch.ones(1)).square().sum().backward()
+        self.adam.step()
         stand()
 
 set_seed(42)
@@ -73,6 +78,7 @@ def test_a_kill_in_the_middle_of_an_epoch_changes_no_bit(tmp_path, slots, backen
     assert resumed.started.resumed_from is not None
     assert trial.weights() == whole.weights()
     assert trial.parts() == whole.parts()
+    assert {"beside", "beside.callbacks.1.adam"} <= trial.newest().state.keys()
     for rank in range(slots):
         own, wholes = (each.newest().state[f"random-{rank}"] for each in (trial, whole))
         assert as_json(own) == as_json(wholes)

@@ -155,6 +155,8 @@ class TrainingContents:
         """
         tensors = partial(self.tensors, manifest, read)
         for name, part in self._parts.items():
+            if name.startswith("beside") and name not in manifest.state:  # of a version that did not hold it
+                continue
             _load(part, unflatten(manifest.state[name], tensors(name)), others)
         self._logical.restore({rank: tensors(_buffers(rank)) for rank in {0, *self._logical.mine}})
         if self._streams is None:

@@ -6,7 +6,7 @@ import dis
 import functools
 import sys
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import BuiltinFunctionType, CodeType, FunctionType, MemberDescriptorType, MethodType, ModuleType
 from typing import Any
 
@@ -32,16 +32,17 @@ _WRAPPED: dict[type, tuple[str, ...]] = {
 Parts = Iterator[tuple[str, Any]]
 
 
-def held_by(objects: Mapping[str, Any]) -> Parts:
+def held_by(objects: Mapping[str, Any], tensors: bool = False, apart: Iterable[Any] = ()) -> Parts:
     """Yield the path and the object for each object reachable from `objects`, once each, nearest first.
 
     Included are closures of functions and, for code outside libraries, class attributes and the globals that functions
-    use, since notebooks hold much state there. Tensors, modules, long containers and Daylight's own objects of the job
-    (which its threads use meanwhile) are not searched.
+    use, since notebooks hold much state there. Tensors (unless `tensors`), modules, long containers, Daylight's own
+    objects of the job (which its threads use meanwhile) and objects that are `apart` are not searched.
     """
     waiting: deque[tuple[str, Any]] = deque(objects.items())
-    seen: dict[int, Any] = {}  # keeps the objects alive, as the id of a deleted one may be reused
-    while waiting and len(seen) < MOST_OBJECTS:
+    seen = {id(each): each for each in apart}  # keeps the objects alive, as the id of a deleted one may be reused
+    most = MOST_OBJECTS + len(seen)
+    while waiting and len(seen) < most:
         way, obj = waiting.popleft()
         if id(obj) in seen:
             continue
@@ -50,7 +51,7 @@ def held_by(objects: Mapping[str, Any]) -> Parts:
         for name, part in _parts(obj, seen):
             if len(waiting) == MOST_OBJECTS:
                 break
-            if not _is_plain(part):
+            if not _is_plain(part) or (tensors and isinstance(part, torch.Tensor)):
                 waiting.append((way + name, part))
 
 

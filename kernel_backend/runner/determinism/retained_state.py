@@ -218,7 +218,8 @@ def _packed(value: Any, first: Any, budget: _Budget) -> Any:
     if isinstance(value, Tensor):
         if value.grad_fn is not None or not can_hold(value):
             raise _Unheld
-        return {"$value": value.detach().cpu().clone(), "on": value.device.type}
+        leaf = isinstance(value, nn.Parameter)
+        return {"$value": value.detach().cpu().clone(), "on": value.device.type, "leaf": leaf}
     if isinstance(value, np.ndarray | np.generic):
         if value.dtype.hasobject or value.dtype.kind not in "biuf":
             raise _Unheld
@@ -252,7 +253,7 @@ def _refilled(now: Any, saved: Any) -> Any:
     if not isinstance(saved, dict):
         return saved
     if "$value" in saved:
-        return saved["$value"].to(saved["on"])
+        return _tensor(now, saved["$value"].to(saved["on"]), saved.get("leaf", False))
     if "$array" in saved:
         array = saved["$array"].numpy().copy()
         return array[()] if saved["scalar"] else array
@@ -265,6 +266,14 @@ def _refilled(now: Any, saved: Any) -> Any:
         if held is not None:
             setattr(now, name, _refilled(held.get(name), value))
     return now
+
+
+def _tensor(now: Any, value: Tensor, leaf: bool) -> Tensor:
+    """Return a saved tensor; a parameter that is there `now` takes its values, as an optimizer may hold it."""
+    if leaf and isinstance(now, nn.Parameter) and now.shape == value.shape:
+        with torch.no_grad():
+            return now.copy_(value)
+    return nn.Parameter(value) if leaf else value
 
 
 def _dict(now: Any, keys: list[Any], values: list[Any]) -> Any:

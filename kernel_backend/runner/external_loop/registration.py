@@ -61,5 +61,6 @@ class RegistrationCheck:
 
 def _tensors(value: Any) -> list[Tensor]:
     if isinstance(value, nn.Module):
-        return list(value.parameters())
+        buffers = [each for part in value.modules() for each in part._buffers.values() if each is not None]
+        return [*value.parameters(), *buffers]
     return [value] if isinstance(value, Tensor) else []

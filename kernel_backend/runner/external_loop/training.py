@@ -121,7 +121,7 @@ class ExternalTraining:
         self.first_epoch = FirstEpoch(job, ranks, spool, rank.code_id, validates=False)
         self.contents = RegisteredContents(ranks, rank.config.seed)
         self.called: Mapping[str, Any] = {}  # objects whose code runs in steps; a form sets them before it begins
-        self._registered: list[Any] = []
+        self.registered: list[Any] = []  # what checkpoints hold
         storage = open_storage(job.checkpoints, job.uid)
         copy = HostCopy(rank.device)
         # Copied eagerly, as a user's loop may write to any part at any time.
@@ -133,7 +133,8 @@ class ExternalTraining:
         )
         self._target = Target(job.until, ranks, rank.instructions, rank.progress)
         self._samples: tuple[int, int] | None = None  # of this rank, of the global batch; None: equal parts
-        self._spends = register_optimizer_step_post_hook(spend_gradients)
+        # Called by `close`.
+        self.ends: list[Callable[[], object]] = [register_optimizer_step_post_hook(spend_gradients).remove]
         self._way = way_of(form, rank.config.metric)
         self._trained: dict[str, None] = {}  # names of the values reported in training, in order
         self._judgement = Judgement(rank.config, rank.note, self._way)
@@ -167,7 +168,7 @@ class ExternalTraining:
         """
         module = value if isinstance(value, nn.Module) else None
         restored = self.contents.add(name, part_of(name, value), module)
-        self._registered.append(value)
+        self.registered.append(value)
         if module is not None and not restored:
             share([*module.parameters(), *module.buffers()], self.rank.ranks)
         if average:
@@ -317,13 +318,14 @@ class ExternalTraining:
 
     def close(self) -> None:
         """Wait, for a limited time, until a checkpoint in progress is written, and stop the threads."""
-        self._spends.remove()
+        for end in self.ends:
+            end()
         self._checkpoints.close()
         self.first_epoch.close()
 
     def _find_kept(self) -> None:
         """Find what the user's code keeps from step to step, so that checkpoints hold it."""
-        self.contents.kept = kept = RetainedState({**self.contents.modules, **self.called}, self._registered)
+        self.contents.kept = kept = RetainedState({**self.contents.modules, **self.called}, self.registered)
         if kept.unheld:
             self.guarantee = without(kept.unheld)
         kept.tell = lambda names: self.rank.say_guarantee(without(names))

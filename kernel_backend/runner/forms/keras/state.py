@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import keras
@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from kernel_backend.runner.determinism import seeds
+from kernel_backend.runner.determinism.reachability import held_by
 from kernel_backend.runner.external_loop.parts import part_of
 from kernel_backend.runner.forms.keras.values import on_torch, read, write
 
@@ -65,6 +66,28 @@ def other_variables(model: Any) -> Variables:
     own = {id(each) for each in model.weights}
     found = {id(each): each for each in [*model.variables, *model.metrics_variables, *_seeds(model)]}
     return Variables(each for key, each in found.items() if key not in own)
+
+
+def variables_beside(model: Any, called: Mapping[str, Any]) -> list[Any]:
+    """Return the variables reached from `called` that are not the model's, such as those of a second network."""
+    known = {id(each) for each in [*model.variables, *model.metrics_variables, *_seeds(model)]}
+    known |= {id(each) for optimizer in optimizers(model).values() for each in optimizer.variables}
+    reached = [obj for _, obj in held_by(called)]
+    for each in reached:
+        if isinstance(each, keras.Model) and each.built and each.compiled and each.optimizer is not None:
+            each.optimizer.build(each.trainable_variables)
+    return [each for _, each in held_by(called) if isinstance(each, keras.Variable) and id(each) not in known]
+
+
+def unbuilt_beside(called: Mapping[str, Any]) -> list[str]:
+    """Return the names of layers and optimizers reached from `called` that make their variables in a step only."""
+    makers = [
+        each
+        for _, each in held_by(called)
+        if isinstance(each, keras.Optimizer)
+        or (isinstance(each, keras.Layer) and type(each).build is not keras.Layer.build)
+    ]
+    return [each.name for each in makers if not each.built]
 
 
 def differ(model: Any, seed: int, rank: int) -> None:

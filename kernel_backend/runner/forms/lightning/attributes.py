@@ -55,7 +55,7 @@ class Attributes:
         changed = {name: value for name, (value, digest) in self._plain().items() if self._first.get(name) != digest}
         return {
             "attributes": host_copy(changed),
-            "modules": {name: host_copy(dict(each.state_dict())) for name, each in self._modules().items()},
+            "modules": {name: host_copy(dict(each.state_dict())) for name, each in self.modules().items()},
             "metrics": {
                 name: {"states": host_copy(dict(each.metric_state)), "updates": each._update_count}
                 for name, each in self._metrics().items()
@@ -76,7 +76,7 @@ class Attributes:
         for path, value in state["attributes"].items():
             owner, _, name = path.rpartition("/")
             setattr(self._owners[owner], name, host_copy(value))
-        modules, metrics = self._modules(), self._metrics()
+        modules, metrics = self.modules(), self._metrics()
         for name, saved in state["modules"].items():
             if name in modules:
                 modules[name].load_state_dict(saved)
@@ -104,7 +104,7 @@ class Attributes:
         ignored = self._ignored.get(owner, frozenset())
         return [(name, value) for name, value in vars(obj).items() if name not in ignored]
 
-    def _modules(self) -> dict[str, nn.Module]:
+    def modules(self) -> dict[str, nn.Module]:
         """Return the torch modules in attributes of callbacks, such as averaged weights, by callback and attribute."""
         return {
             f"{owner}/{name}": value
@@ -115,7 +115,7 @@ class Attributes:
         }
 
     def _metrics(self) -> dict[str, Any]:
-        roots = {owner: obj for owner, obj in self._owners.items() if isinstance(obj, nn.Module)} | self._modules()
+        roots = {owner: obj for owner, obj in self._owners.items() if isinstance(obj, nn.Module)} | self.modules()
         return {
             f"{root}.{path}": each
             for root, module in roots.items()

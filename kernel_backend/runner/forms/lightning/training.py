@@ -30,7 +30,9 @@ from kernel_backend.runner.determinism import exactness, seeds
 from kernel_backend.runner.determinism.digests import weights
 from kernel_backend.runner.determinism.generators import OwnGenerators
 from kernel_backend.runner.determinism.retained_state import RetainedState, of_each_slot, without
+from kernel_backend.runner.external_loop.beside import UnheldOptimizers, found_beside, parts_beside
 from kernel_backend.runner.external_loop.judgement import Judgement
+from kernel_backend.runner.external_loop.parts import part_of
 from kernel_backend.runner.first_epoch import FirstEpoch
 from kernel_backend.runner.forms.lightning.api import (
     Checkpoint,
@@ -118,6 +120,7 @@ class LightningTraining:
         self._seen: dict[str, float] = {}  # metrics of the newest validation
         self._resumed: str | None = None
         self.checkpoints: Checkpointer | None = None
+        self._unheld: UnheldOptimizers | None = None
         self.first_epoch = FirstEpoch(rank.job, rank.ranks, rank.spool, rank.code_id, self.validates)
         self.target = Target(rank.job.until, rank.ranks, rank.instructions, rank.progress)
 
@@ -231,6 +234,8 @@ class LightningTraining:
         """Wait for a checkpoint that is being written, and stop threads and loader workers."""
         if self.checkpoints is not None:
             self.checkpoints.close()
+        if self._unheld is not None:
+            self._unheld.close()
         self.first_epoch.close()
         for each in self._loaders.values():
             each.batches.close()
@@ -262,6 +267,8 @@ class LightningTraining:
         stateful |= {_part("schedule", name, schedules): Schedule(each) for name, each in schedules.items()}
         stateful |= {"scaler": scaler} if scaler is not None else {}
         stateful |= {"trainer": self.state}
+        beside = self._beside([*optimizers.values(), *schedules.values()])
+        stateful |= {name: part_of(name, each) for name, each in beside.items()}
         unseen = exactness.writes_unseen(self.module, optimizers.values(), [Path(rank.job.code), Path(rank.job.cwd)])
         self.checkpoints = Checkpointer(
             rank.job,
@@ -273,7 +280,7 @@ class LightningTraining:
             ),
             rank.numerics,
             HostCopy(rank.device),
-            eager=unseen or self._clamps(),
+            eager=unseen or self._clamps() or bool(beside),
         )
         checkpoints = self.checkpoints
         self.pace = CadenceTimer(
@@ -290,6 +297,24 @@ class LightningTraining:
         self.kept.tell = lambda names: rank.say_guarantee(without(names))
         if self.kept.names and rank.ranks.size > 1:
             rank.note(of_each_slot(self.kept.names))
+
+    def _beside(self, held: list[Any]) -> dict[str, Any]:
+        """Return what module and callbacks train beside what is `held`, as values of checkpoint parts."""
+        trainer, rank = self.trainer, self.rank
+        known = [self.module, *self.attributes.modules().values(), *held]
+        found = found_beside(
+            {"module": self.module, "callbacks": self._callbacks},
+            known,
+            [trainer, trainer.strategy, trainer.datamodule],
+        )
+        optimizers = [name for name, each in found.steppers.items() if isinstance(each, torch.optim.Optimizer)]
+        if optimizers and rank.ranks.size > 1:
+            rank.limit_guarantee(
+                f"none: {', '.join(optimizers)}: each slot trains for itself, and a restart gives all what slot 0 had: "
+                "return it by configure_optimizers(), with its weights in the module"
+            )
+        self._unheld = UnheldOptimizers(rank, [*held, *found.steppers.values()], lambda: trainer.global_step)
+        return parts_beside(found, self.module, rank.job)
 
     def _restore(self) -> None:
         rank, checkpoints = self.rank, self.checkpoints

@@ -12,6 +12,8 @@ from collections import deque
 from collections.abc import Container, Mapping
 from typing import Any
 
+from torch import nn
+
 from kernel_backend.checkpoints.writer import flatten
 from kernel_backend.errors import DaylightError
 from kernel_backend.runner.determinism.digests import tensor_digest
@@ -111,6 +113,11 @@ class OwnAttributes(Attributes):
         self._ignored = frozenset[str]().union(*map(_assigned, library))
         self._first = {name: digest for name, (_, digest) in _held(trainer, self._ignored).items()}
 
+    def of_library(self) -> list[Any]:
+        """Return the values of the library's attributes, without its functions and modules, which call users' code."""
+        held = vars(self._objects["trainer"])
+        return [held[name] for name in self._ignored & held.keys() if not callable(held[name])]
+
     def _plain(self, obj: Any) -> dict[str, Any]:
         own = _held(obj, self._ignored)
         return {name: value for name, (value, digest) in own.items() if self._first.get(name) != digest}
@@ -123,7 +130,7 @@ def _held(obj: Any, ignored: Container[str] = ()) -> dict[str, tuple[Any, str]]:
     """
     found = {}
     for name, value in vars(obj).items():
-        if name in ignored:
+        if name in ignored or isinstance(value, nn.Parameter):  # an optimizer may train it: it is restored in place
             continue
         try:
             tree, tensors = flatten(part_of("", {name: value}).state_dict())
