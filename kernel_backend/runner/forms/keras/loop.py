@@ -10,7 +10,7 @@ import keras
 import torch
 
 from kernel_backend.runner.context import RankContext
-from kernel_backend.runner.external_loop.beside import hold_beside
+from kernel_backend.runner.external_loop.auxiliary_weights import hold_auxiliary
 from kernel_backend.runner.external_loop.training import ExternalTraining
 from kernel_backend.runner.forms.keras.data import Shares
 from kernel_backend.runner.forms.keras.metrics import MetricSums
@@ -18,12 +18,12 @@ from kernel_backend.runner.forms.keras.state import (
     CallbackState,
     KerasOptimizer,
     Variables,
+    auxiliary_variables,
     differ,
     model_variables,
     optimizers,
     other_variables,
-    unbuilt_beside,
-    variables_beside,
+    unbuilt_auxiliaries,
 )
 from kernel_backend.runner.forms.keras.user_callbacks import watches_batches
 from kernel_backend.runner.metrics.sums import share
@@ -126,14 +126,14 @@ class KerasLoop:
         if not self._train.taken and not self.over:
             model.reset_metrics()  # as at the start of each epoch
         training.called = {"model": model, "loss": model.loss, "callbacks": list(callbacks)}
-        if beside := variables_beside(model, training.called):
+        if beside := auxiliary_variables(model, training.called):
             training.register("variables", Variables(beside))
-        if unbuilt := unbuilt_beside(training.called):
+        if unbuilt := unbuilt_auxiliaries(training.called):
             rank.limit_guarantee(
                 f"none: {', '.join(unbuilt)}: used beside the model, and without variables before the first step, so "
                 "that no restart can put them back: call build(...) before the training"
             )
-        hold_beside(training, training.register, optimizers(model).values())
+        hold_auxiliary(training, training.register, optimizers(model).values())
         training.begin()
 
     def begin_step(self) -> None:

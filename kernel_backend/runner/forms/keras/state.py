@@ -68,7 +68,7 @@ def other_variables(model: Any) -> Variables:
     return Variables(each for key, each in found.items() if key not in own)
 
 
-def variables_beside(model: Any, called: Mapping[str, Any]) -> list[Any]:
+def auxiliary_variables(model: Any, called: Mapping[str, Any]) -> list[Any]:
     """Return the variables reached from `called` that are not the model's, such as those of a second network."""
     known = {id(each) for each in [*model.variables, *model.metrics_variables, *_seeds(model)]}
     known |= {id(each) for optimizer in optimizers(model).values() for each in optimizer.variables}
@@ -79,7 +79,7 @@ def variables_beside(model: Any, called: Mapping[str, Any]) -> list[Any]:
     return [each for _, each in held_by(called) if isinstance(each, keras.Variable) and id(each) not in known]
 
 
-def unbuilt_beside(called: Mapping[str, Any]) -> list[str]:
+def unbuilt_auxiliaries(called: Mapping[str, Any]) -> list[str]:
     """Return the names of layers and optimizers reached from `called` that make their variables in a step only."""
     makers = [
         each

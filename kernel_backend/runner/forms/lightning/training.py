@@ -30,7 +30,7 @@ from kernel_backend.runner.determinism import exactness, seeds
 from kernel_backend.runner.determinism.digests import weights
 from kernel_backend.runner.determinism.generators import OwnGenerators
 from kernel_backend.runner.determinism.retained_state import RetainedState, of_each_slot, without
-from kernel_backend.runner.external_loop.beside import UnheldOptimizers, found_beside, parts_beside
+from kernel_backend.runner.external_loop.auxiliary_weights import UnheldOptimizers, auxiliary_of, auxiliary_parts
 from kernel_backend.runner.external_loop.judgement import Judgement
 from kernel_backend.runner.external_loop.parts import part_of
 from kernel_backend.runner.first_epoch import FirstEpoch
@@ -302,7 +302,7 @@ class LightningTraining:
         """Return what module and callbacks train beside what is `held`, as values of checkpoint parts."""
         trainer, rank = self.trainer, self.rank
         known = [self.module, *self.attributes.modules().values(), *held]
-        found = found_beside(
+        found = auxiliary_of(
             {"module": self.module, "callbacks": self._callbacks},
             known,
             [trainer, trainer.strategy, trainer.datamodule],
@@ -314,7 +314,7 @@ class LightningTraining:
                 "return it by configure_optimizers(), with its weights in the module"
             )
         self._unheld = UnheldOptimizers(rank, [*held, *found.steppers.values()], lambda: trainer.global_step)
-        return parts_beside(found, self.module, rank.job)
+        return auxiliary_parts(found, self.module, rank.job)
 
     def _restore(self) -> None:
         rank, checkpoints = self.rank, self.checkpoints

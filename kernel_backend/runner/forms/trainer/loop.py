@@ -12,7 +12,7 @@ from torch import Tensor
 from transformers.trainer_pt_utils import nested_concat
 
 from kernel_backend.runner.definition.unregistered_weights import refuse_unregistered
-from kernel_backend.runner.external_loop.beside import hold_beside
+from kernel_backend.runner.external_loop.auxiliary_weights import hold_auxiliary
 from kernel_backend.runner.external_loop.training import ExternalTraining
 from kernel_backend.runner.forms.trainer.data import Loader
 from kernel_backend.runner.forms.trainer.state import Attributes, OwnAttributes, Progress
@@ -143,7 +143,7 @@ class TrainerLoop:
             self._register(name, part)
         self._running = True
         training.called = {"model": trainer.model, "trainer": trainer, "callbacks": trainer.callback_handler.callbacks}
-        hold_beside(training, self._register, self._held[-1].of_library())
+        hold_auxiliary(training, self._register, self._held[-1].of_library())
         training.begin()
 
     def resumes_within(self) -> bool:

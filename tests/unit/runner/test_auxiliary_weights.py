@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from kernel_backend.runner.external_loop.beside import UnheldOptimizers, WeightsBeside, found_beside
+from kernel_backend.runner.external_loop.auxiliary_weights import AuxiliaryWeights, UnheldOptimizers, auxiliary_of
 from kernel_backend.runner.external_loop.parts import part_of
 
 PROGRAM = """
@@ -50,9 +50,9 @@ def made() -> dict[str, Any]:
 def held(program: dict[str, Any], unseen: bool = False) -> dict[str, Any]:
     """Return the parts of what the program trains beside `model`, by name."""
     called = {"model": program["model"], "averages": program["averages"]}
-    found = found_beside(called, [program["model"], program["optimizer"]])
+    found = auxiliary_of(called, [program["model"], program["optimizer"]])
     return {
-        "beside": WeightsBeside(found.tensors, unseen),
+        "beside": AuxiliaryWeights(found.tensors, unseen),
         **{name: part_of(name, each) for name, each in found.steppers.items()},
     }
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 BESIDE = "beside"  # the checkpoint part with the weights, and the prefix of those of optimizers and schedules
 
 
-class WeightsBeside(nn.Module):
+class AuxiliaryWeights(nn.Module):
     """Tensors outside of all registered modules; those that were changed in place are in the checkpoints.
 
     They are buffers, which may differ from slot to slot. Tensors that keep their first values, such as a teacher's or
@@ -64,14 +64,14 @@ class WeightsBeside(nn.Module):
                     own.copy_(saved)
 
 
-class Beside(NamedTuple):
+class Auxiliaries(NamedTuple):
     """What users' code trains beside the registered modules, each by a short form of the path to it."""
 
     tensors: dict[str, Tensor]
     steppers: dict[str, Optimizer | LRScheduler]
 
 
-def found_beside(called: Mapping[str, Any], registered: Iterable[Any], apart: Iterable[Any] = ()) -> Beside:
+def auxiliary_of(called: Mapping[str, Any], registered: Iterable[Any], apart: Iterable[Any] = ()) -> Auxiliaries:
     """Return the tensors, optimizers and schedules reached from `called` that are not among the `registered` values.
 
     Objects that are `apart`, such as those of the framework, are not searched.
@@ -80,7 +80,7 @@ def found_beside(called: Mapping[str, Any], registered: Iterable[Any], apart: It
     modules = [each for each in registered if isinstance(each, nn.Module)]
     known = {_memory(each) for module in modules for each in _tensors_of(module).values()}
     closed = [*apart, *(each for each in registered if not isinstance(each, nn.Module))]
-    found = Beside({}, {})
+    found = Auxiliaries({}, {})
     reached = held_by(called, tensors=True, apart=closed)
     # A weight is named by its module if it has one.
     for way, obj in sorted(reached, key=lambda each: isinstance(each[1], Optimizer) - isinstance(each[1], nn.Module)):
@@ -95,22 +95,24 @@ def found_beside(called: Mapping[str, Any], registered: Iterable[Any], apart: It
     return found
 
 
-def parts_beside(found: Beside, model: nn.Module, job: LaunchSpec) -> dict[str, Any]:
+def auxiliary_parts(found: Auxiliaries, model: nn.Module, job: LaunchSpec) -> dict[str, Any]:
     """Return what checkpoints are to hold of what was found beside a model, by the names of their parts."""
     optimizers = [each for each in found.steppers.values() if isinstance(each, Optimizer)]
     unseen = exactness.writes_unseen(model, optimizers, [Path(job.code), Path(job.cwd)])
-    weights = {BESIDE: WeightsBeside(found.tensors, unseen)} if found.tensors else {}
+    weights = {BESIDE: AuxiliaryWeights(found.tensors, unseen)} if found.tensors else {}
     return weights | {f"{BESIDE}.{name}": each for name, each in found.steppers.items()}
 
 
-def hold_beside(training: ExternalTraining, register: Callable[[str, Any], object], apart: Iterable[Any] = ()) -> None:
+def hold_auxiliary(
+    training: ExternalTraining, register: Callable[[str, Any], object], apart: Iterable[Any] = ()
+) -> None:
     """Make part of the checkpoints, by `register`, what code called in the training's steps trains beside its model.
 
     Objects that are `apart` are not searched.
     """
-    found = found_beside(training.called, training.registered, apart)
+    found = auxiliary_of(training.called, training.registered, apart)
     model = nn.ModuleList(training.contents.modules.values())
-    for name, value in parts_beside(found, model, training.rank.job).items():
+    for name, value in auxiliary_parts(found, model, training.rank.job).items():
         register(name, value)
     training.ends.append(UnheldOptimizers(training.rank, training.registered, lambda: training.position.step).close)
 
@@ -159,7 +161,7 @@ def _memory(tensor: Tensor) -> tuple[int, int]:
 
 
 def _tensors_of(module: nn.Module) -> dict[str, Tensor]:
-    """Return parameters and buffers by name, of WeightsBeside also those that have not changed."""
+    """Return parameters and buffers by name, of AuxiliaryWeights also those that have not changed."""
     return {
         f"{path}.{name}".lstrip("."): each
         for path, part in module.named_modules()
