@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import dropwhile, takewhile
 from types import MappingProxyType
 
-from kernel_backend.definition.script.rounds import Part, trains_anew
+from kernel_backend.definition.script.rounds import Iteration, Part, is_copy, trains_anew
 from kernel_backend.definition.script.scopes import Loop, Scope, names_of, own_children, own_nodes, scopes
 from kernel_backend.model.syntax import FunctionNode
 
@@ -159,7 +161,23 @@ class _Graph:
                 parts.append(Part(list(self._outside(each.node.body)), each.name, function))
             seen |= called
         targets = names_of(ast.walk(loop.target)) if isinstance(loop, ast.For) else frozenset[str]()
-        return trains_anew(parts, targets)
+        return trains_anew(Iteration(parts, targets, self._used))
+
+    @cached_property
+    def _used(self) -> Counter[str]:
+        """How often the program uses each name within training loops, other than to copy what it names."""
+        ahead: list[ast.AST] = [
+            node
+            for scope in self.entered()
+            for node in (scope.node.body if self.depth(scope) else (loop for loop, _ in self.loops(scope)))
+        ]
+        seen: set[ast.AST] = set()
+        while ahead:
+            node = ahead.pop()
+            if node not in seen and not is_copy(node):
+                seen.add(node)
+                ahead += own_children(node)
+        return Counter(name for node in seen for name in names_of([node]))
 
     def _outside(self, nodes: Sequence[ast.AST]) -> Iterator[ast.AST]:
         """Yield these nodes and those below that run in the same scope, without the training loops among them."""

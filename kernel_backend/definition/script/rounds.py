@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from kernel_backend.model.syntax import FunctionNode
@@ -24,17 +24,25 @@ class Part(NamedTuple):
     function: FunctionNode | None = None
 
 
-def trains_anew(parts: Sequence[Part], targets: frozenset[str]) -> bool:
+class Iteration(NamedTuple):
+    """Code of one iteration of a loop, and what it finds."""
+
+    parts: Sequence[Part]  # without inner training loops
+    targets: frozenset[str]  # names that the loop assigns
+    used: Mapping[str, int]  # how often training loops of the program use a name, other than to copy what it names
+
+
+def trains_anew(iteration: Iteration) -> bool:
     """Return True if a loop makes a model and its optimizer anew in each iteration, before an inner loop trains it.
 
-    `parts` is what an iteration runs outside of inner training loops, and `targets` are the names that the loop
-    assigns. A loop that takes steps itself does not, nor does one that trains copies of a model, as meta-learning does.
+    A loop that takes steps itself does not, nor does one that trains copies of a model which changes meanwhile, as
+    meta-learning and federated averaging do.
     """
-    if any(_last(each) in _STEPS for part in parts for each in _calls(part.nodes)):
+    if any(_last(each) in _STEPS for part in iteration.parts for each in _calls(part.nodes)):
         return False
     return any(
-        _is_new(path, part, parts, targets, _DEEPEST)
-        for part in parts
+        _is_new(path, part, iteration, _DEEPEST)
+        for part in iteration.parts
         for each in _calls(part.nodes)
         if _OPTIMIZER.fullmatch(_last(each))
         for path in _optimized(each)
@@ -51,25 +59,53 @@ def _optimized(call: ast.Call) -> Iterator[str]:
 _PARAMETERS = frozenset({"parameters", "named_parameters"})
 
 
-def _is_new(path: str, part: Part, parts: Sequence[Part], targets: frozenset[str], left: int) -> bool:
+def _is_new(path: str, part: Part, iteration: Iteration, left: int) -> bool:
     """Return True if each iteration makes, resets or is given the module `path` of a part of its code."""
-    if not left or path in targets:
-        return path in targets
-    if any(_resets(each, path) for each in _calls(part.nodes)):
+    if not left or path in iteration.targets:
+        return path in iteration.targets
+    if any(_resets(each, path, part, iteration, left - 1) for each in _calls(part.nodes)):
         return True
     values = [value for node in part.nodes for value in _assigned(node, path)]
-    values += list(_arguments(path, part, parts))
-    return any(_is_made(value, part, parts, targets, left - 1) for value in values)
+    values += list(_arguments(path, part, iteration.parts))
+    return any(_is_made(value, part, iteration, left - 1) for value in values)
 
 
-def _is_made(value: ast.expr, part: Part, parts: Sequence[Part], targets: frozenset[str], left: int) -> bool:
-    if _COPIES.search(ast.unparse(value)):
-        return False
+def _is_made(value: ast.expr, part: Part, iteration: Iteration, left: int) -> bool:
+    if copied := _copied(value):
+        return all(_is_constant(name, part, iteration, left) for name in copied)
     names = {each.id for each in ast.walk(value) if isinstance(each, ast.Name)}
     if isinstance(value, ast.Name | ast.Attribute):
-        owners = [part, *(each for each in parts if each is not part)]
-        return any(_is_new(ast.unparse(value), each, parts, targets, left) for each in owners)
-    return bool(names & targets) or any(isinstance(each, ast.Call) for each in ast.walk(value))
+        owners = [part, *(each for each in iteration.parts if each is not part)]
+        return any(_is_new(ast.unparse(value), each, iteration, left) for each in owners)
+    return bool(names & iteration.targets) or any(isinstance(each, ast.Call) for each in ast.walk(value))
+
+
+def _copied(value: ast.expr) -> set[str]:
+    """Return the names of which an expression makes a copy; an empty set if it makes none."""
+    named = [
+        each.id for node in ast.walk(value) if is_copy(node) for each in ast.walk(node) if isinstance(each, ast.Name)
+    ]
+    return {each for each in named if not _COPIES.search(each)}
+
+
+def is_copy(node: ast.AST) -> bool:
+    """Return True for a call that makes a copy of what it names, such as `deepcopy(net)` or `net.state_dict()`."""
+    return isinstance(node, ast.Call) and _COPIES.search(_last(node)) is not None
+
+
+def _is_constant(name: str, part: Part, iteration: Iteration, left: int, passed: int = 0) -> bool:
+    """Return True if a name means the same in every iteration, or something new, and what it means is not trained.
+
+    Calls that only pass it on to the function whose code copies it have `passed` it.
+    """
+    if not left or name in iteration.targets:
+        return name in iteration.targets
+    given = list(_arguments(name, part, iteration.parts))
+    names = [each.id for each in given if isinstance(each, ast.Name)]
+    if given:
+        constant = all(_is_constant(each, iteration.parts[0], iteration, left - 1, names.count(each)) for each in names)
+        return constant and len(names) == len(given)
+    return iteration.used.get(name, 0) <= passed
 
 
 def _assigned(node: ast.AST, path: str) -> Iterator[ast.expr]:
@@ -98,9 +134,10 @@ def _arguments(path: str, part: Part, parts: Sequence[Part]) -> Iterator[ast.exp
             yield given[path]
 
 
-def _resets(call: ast.Call, path: str) -> bool:
-    own = isinstance(call.func, ast.Attribute) and ast.unparse(call.func.value) == path
-    return own and _last(call) in _RESETS and not any(_COPIES.search(ast.unparse(each)) for each in call.args)
+def _resets(call: ast.Call, path: str, part: Part, iteration: Iteration, left: int) -> bool:
+    if not isinstance(call.func, ast.Attribute) or ast.unparse(call.func.value) != path or _last(call) not in _RESETS:
+        return False
+    return all(_is_constant(name, part, iteration, left) for each in call.args for name in _copied(each))
 
 
 def _calls(nodes: Sequence[ast.AST]) -> Iterator[ast.Call]:
