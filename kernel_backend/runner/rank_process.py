@@ -14,6 +14,7 @@ from kernel_backend.definition.contract import Form
 from kernel_backend.model.launch.launch_spec import LaunchSpec
 from kernel_backend.model.launch.progress import stall_limit
 from kernel_backend.model.reports import Fact, Note
+from kernel_backend.model.snapshot import DEFINITION
 from kernel_backend.runner import plots
 from kernel_backend.runner.artifacts import ArtifactWriter
 from kernel_backend.runner.batch_size.find import find_batch_size
@@ -28,6 +29,7 @@ from kernel_backend.runner.definition.trackers import SILENT, silence_trackers
 from kernel_backend.runner.definition.unsnapshotted import left_behind
 from kernel_backend.runner.determinism import exactness, seeds
 from kernel_backend.runner.determinism.rank_variables import protected_rank_variables
+from kernel_backend.runner.determinism.unrepeatable import unrepeatable
 from kernel_backend.runner.first_epoch import code_of, watch_files
 from kernel_backend.runner.forked_children import children_end_here
 from kernel_backend.runner.forms.command import rank as command
@@ -141,6 +143,8 @@ def work(
     context = RankContext(
         job, loaded, functions, ranks, choice, device, numerics, code_id, instructions, spool, progress
     )
+    if loaded.definition.form != "script" and (limit := unrepeatable((Path(job.code) / DEFINITION).read_bytes())):
+        context.limit_guarantee(limit)
     _start_clock(progress, device)
     tracer = Tracer(progress.folder, job.experiment, instructions, spool, keep, ranks.rank, device)
     progress.listener = tracer.phase

@@ -68,3 +68,10 @@ def test_with_streams_of_random_numbers_one_of_its_own_is_told_to_be_lost(tmp_pa
     assert ran.started.guarantee == (
         "none: optimizer.Langevin.noise is a random generator of its own, which --rng stream does not save"
     )
+
+
+def test_a_generator_without_a_seed_that_a_function_makes_leaves_no_guarantee(tmp_path):
+    late = DIGITS.replace("stand()\n    return", "loss.noise = float(np.random.default_rng().normal())\n    return")
+    ran = Trial(tmp_path / "trial", source=f"import numpy as np\n{late}", slots=1, options={"steps": 1}).run()
+    assert ran.codes == [0], ran.logs()
+    assert ran.started.guarantee.startswith("none: loss(): np.random.default_rng() draws anew in each run")
