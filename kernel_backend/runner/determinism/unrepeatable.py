@@ -102,7 +102,7 @@ def _names(node: ast.Assign) -> Iterator[str]:
 
 
 def _last(call: ast.Call) -> str:
-    return ast.unparse(call.func).rpartition(".")[2]
+    return call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
 
 
 def _owner(call: ast.Call) -> str:
