@@ -1,27 +1,23 @@
 """Record the files that this process and its loader workers open, by an audit hook (PEP 578).
 
-A hook cannot be removed, so it does as little as possible. Files that a library opens in C or Rust code are missed;
-safetensors, torch.save, torch.jit.save and h5py are common enough to be patched.
+A hook cannot be removed, so it does as little as possible. Files that a library opens in C or Rust code are missed,
+but for the libraries in `native_opens`.
 """
 
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
-from types import ModuleType
 from typing import Any
 
-from kernel_backend.runner.on_import import OnImport
+from kernel_backend.runner import native_opens
 
 MOST = 20_000  # limit of recorded files, as a process may read millions
 
 Keep = Callable[[str], bool]
-
-_ANEW = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
 
 _opened: dict[str, None] = {}
 _written: set[str] = set()  # temporary files that this process created
@@ -43,9 +39,7 @@ def watch(keep: Keep) -> None:
     if not _hooked:
         _hooked = True
         sys.addaudithook(_hear)
-        _have_safetensors_tell()
-        _have_torch_tell()
-        OnImport({"h5py._hl.files": _have_h5py_tell}).begin()
+        native_opens.tell()
 
 
 def stop() -> None:
@@ -124,65 +118,3 @@ def _remember(path: str) -> None:
     if path not in _opened and len(_opened) < MOST:
         _opened[path] = None
         _fresh.append(path)
-
-
-def _have_safetensors_tell() -> None:
-    """Patch safetensors, which opens files in Rust, to raise Python's audit event `open` for each file."""
-    import safetensors
-    import safetensors.torch
-
-    libraries: tuple[Any, ...] = (safetensors, safetensors.torch)
-    real: Callable[..., Any] = libraries[0].safe_open
-    write: Callable[..., Any] = libraries[1].serialize_file
-
-    @functools.wraps(write)
-    def serialize_file(tensors: Any, filename: Any, *args: Any, **kwargs: Any) -> Any:
-        sys.audit("open", filename, "wb", _ANEW)
-        return write(tensors, filename, *args, **kwargs)
-
-    @functools.wraps(real, updated=())
-    def safe_open(filename: Any, *args: Any, **kwargs: Any) -> Any:
-        sys.audit("open", filename, "rb", os.O_RDONLY)
-        return real(filename, *args, **kwargs)
-
-    for library in libraries:
-        library.safe_open = safe_open
-    libraries[1].serialize_file = serialize_file
-
-
-def _have_torch_tell() -> None:
-    """Patch torch.save and torch.jit.save, which open files in C++, to raise Python's audit event `open` for each."""
-    import torch.serialization
-
-    library: Any = torch.serialization
-    real = library._open_zipfile_writer
-    scripted: Any = torch.jit._script.RecursiveScriptModule
-    save = scripted.save
-
-    @functools.wraps(real)
-    def opens(name: Any) -> Any:
-        if isinstance(name, str | os.PathLike):
-            sys.audit("open", name, "wb", _ANEW)
-        return real(name)
-
-    @functools.wraps(save)
-    def saves(module: Any, f: Any, **options: Any) -> Any:
-        sys.audit("open", f, "wb", _ANEW)
-        return save(module, f, **options)
-
-    library._open_zipfile_writer = opens
-    scripted.save = saves
-
-
-def _have_h5py_tell(library: ModuleType) -> None:
-    """Patch h5py, which opens files in C, to raise Python's audit event `open` for each file."""
-    changed: Any = library
-    real = changed.make_fid
-
-    @functools.wraps(real)
-    def make_fid(name: Any, mode: str, *args: Any, **options: Any) -> Any:
-        if not os.fsdecode(name).startswith("<"):  # the name of an object in memory
-            sys.audit("open", name, mode, os.O_RDONLY if mode == "r" else os.O_RDWR if mode == "r+" else _ANEW)
-        return real(name, mode, *args, **options)
-
-    changed.make_fid = make_fid

@@ -23,7 +23,7 @@ from tests.support.programs import ROOT
 from tests.support.script_runs import Result, run
 
 EARLIEST = 8  # iterations after which it is killed first, of 35: it is in its second epoch
-KILLS = (11, 23)  # and then, with checkpoints
+KILLS = (15, 23)  # and then, with checkpoints; there is an epoch's end between the first of these and its checkpoint
 SETUPS = {path.stem: path for path in sorted((ROOT / "setups").glob("*.py"))}
 # Files that lie in the folder before the program begins, by the program's name.
 BEFORE: dict[str, dict[str, str]] = {

@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from kernel_backend.runner import native_opens
 from kernel_backend.runner.definition.step_files import caches_of, is_result
 from kernel_backend.runner.past import listing
 from kernel_backend.runner.past.databases import Version, file_of, version
@@ -113,6 +114,7 @@ class Past:
     def follow(self) -> None:
         """Follow the program's changes from now on, if its start was recorded; a hook cannot be removed."""
         if self.recorded and not self._hearing:
+            native_opens.tell()
             get, hear = self._handlers.get, self._hear
 
             def heard(event: str, arguments: tuple[Any, ...]) -> None:  # a method takes three times as long to call
@@ -161,11 +163,6 @@ class Past:
         """Record that the program has looked for a file which is not there, if it is in its setup."""
         if self.in_setup and path not in self.missed and len(self.missed) < MOST:
             self._hear(self._say, ("missed", path))
-
-    def writes(self, path: str) -> None:
-        """Record that the program is about to write a file in native code, of which the audit hook does not hear."""
-        self._hear(self._overwriting, (there := self._path(path),))
-        self._makes(there)
 
     def at_checkpoint(self) -> None:
         """Record that a checkpoint is taken now: what is there now, a restart expects to find."""

@@ -58,6 +58,13 @@ def counted(of: object = None, mode: str = "") -> None:
         Path("count").write_text(str(number + 1))
 
 
+def row(mode: str = "a", of: object = None) -> None:
+    import h5py
+
+    with h5py.File("rows.h5", mode) as file:
+        file.attrs["rows"] = file.attrs.get("rows", 0) + 1
+
+
 def anything(of: object = None) -> None:
     pass
 
@@ -96,6 +103,8 @@ def look(folder: Path, monkeypatch: pytest.MonkeyPatch, setup: Callable[[], obje
         (lambda: opened("data/x.h5", os.O_RDWR), anything, "data/x.h5", ""),
         (lambda: Path("count").write_text("1"), counted, "", "count"),
         (lambda: Path("count").write_text("1"), lambda _: counted(mode="r+"), "", "count"),
+        (lambda: row("w"), lambda _: row("r+"), "", "rows.h5"),
+        (anything, lambda _: row(), "", "rows.h5"),
     ],
 )
 def test_what_a_restart_would_not_undo_is_named(tmp_path, monkeypatch, setup, step, first, second):
@@ -115,6 +124,7 @@ def test_what_a_restart_would_not_undo_is_named(tmp_path, monkeypatch, setup, st
         (lambda: None, lambda _: Path("best.pt").write_text("best")),
         (lambda: None, lambda _: [Path("best.pt").write_text("best"), Path("best.pt").read_text()]),
         (lambda: None, lambda _: [Path("count").write_text("1"), counted()]),  # a restart makes it again
+        (row, lambda _: [row("w"), row()]),
         (lambda: [Path("count").write_text("1"), counted()], lambda _: Path("count").read_text()),
     ],
 )

@@ -223,8 +223,6 @@ class ProgramFiles:
         def saves(*args: Any, **named: Any) -> Any:
             if (path := self._path(args[place])) is not None and self._writes:
                 self._written(path, grows=False)
-                if self.past is not None:
-                    self.past.writes(self._absolute(path))
             self._hidden.discard(path or "")
             return real(*args, **named)
 
