@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
+import errno
 import mmap
 import os
 import sqlite3
+import struct
 from collections.abc import Callable
 from pathlib import Path
 
@@ -175,6 +178,47 @@ def test_what_the_training_moves_is_named_if_a_restart_expects_it(tmp_path, monk
     said = look(tmp_path, monkeypatch, lambda: Path("old").write_text("old"), lambda _: step())
     told = f"a restart does not bring back {gone}, removed or moved after its checkpoint"
     assert said == ["", told if gone else ""]
+
+
+_EMPTIES = """
+import os, shutil, torch
+from torch import nn
+shutil.rmtree("out")
+os.makedirs("out")
+torch.manual_seed(0)
+model = nn.Linear(4, 1)
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(5):
+    loss = model(torch.randn(8, 4)).square().mean()
+    loss.backward()
+    opt.step()
+    opt.zero_grad()
+    torch.save(step, f"out/{step}")
+print(sorted(os.listdir("out")))
+"""
+
+
+def _without_namespaces(_: object) -> None:
+    """Have the kernel refuse `unshare` to this process, by a filter as that of a container (seccomp)."""
+    errors, jump, give, load = 0x00050000 | errno.EPERM, 0x15, 0x06, 0x20
+    number = {"x86_64": 272, "aarch64": 97}[os.uname().machine]
+    lines = ((load, 0, 0, 0), (jump, 0, 1, number), (give, 0, 0, errors), (give, 0, 0, 0x7FFF0000))
+    code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *each) for each in lines))
+    filters = ctypes.create_string_buffer(struct.pack("HP", len(lines), ctypes.addressof(code)))
+    kernel = ctypes.CDLL(None)
+    assert (kernel.prctl(38, 1, 0, 0, 0), kernel.prctl(22, 2, filters, 0, 0)) == (0, 0)
+
+
+def test_where_there_are_no_namespaces_the_guarantee_has_it_before_the_first_kill_and_the_log_once(tmp_path):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "old").write_text("old")
+    job = Job(tmp_path, _EMPTIES, options={"epochs": 5, "rehearse": True})
+    killed = job.run(_without_namespaces, killed_at=2)
+    (limited,) = [each.text for each in killed.records if isinstance(each, Guarantee)]
+    assert limited.startswith("presumed exact to the step, but a restart sees its files as they are then; the setup")
+    last = job.run(_without_namespaces)
+    assert (last.started.guarantee, killed.notes + last.notes) == (limited, [])
+    assert (last.log.count("a restart is not rehearsed"), last.log.count("['0', '1', '2', '3', '4']")) == (1, 1)
 
 
 PROGRAM = """

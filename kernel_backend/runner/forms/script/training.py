@@ -283,6 +283,8 @@ class ScriptTraining:
             self._why_today = replay.overlays_of(self._rank.job, self.past, 0).why_not()
         except Exception as error:  # a restart sees today's files then, and the training goes on
             self._why_today = f"its files were not recorded: {type(error).__name__}: {error}"
+        if self._why_today:
+            self.rehearsal.forbid(self._why_today)
 
     def _put_files_back(self, past: Past) -> None:
         """Undo what an earlier attempt has done to the files, as this one does it again; tell what cannot be undone."""

@@ -151,6 +151,13 @@ class Rehearsal:
         self._judge("start")
         self._say(f"presumed {self._guarantee()}")
 
+    def forbid(self, why: str) -> None:
+        """Rehearse no restart, as this machine cannot keep it apart from the training; the log tells `why`, once."""
+        if self._active:
+            self.close()
+            self._recorder.wanted.clear()
+            print(f"daylight: a restart is not rehearsed, as nothing here keeps it apart: {why}", file=sys.stderr)
+
     def close(self) -> None:
         """Kill the process of a running rehearsal, and start no other rehearsal."""
         self._active = False
