@@ -22,7 +22,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from kernel_backend.durable import replacing
 from kernel_backend.runner.definition.step_files import IN_NATIVE_CODE, caches_of, is_result
 from kernel_backend.runner.forked_children import in_children
 from kernel_backend.runner.past.overlays import Overlays
@@ -58,8 +57,8 @@ class ProgramFiles:
         cwd : str
             Working directory; paths are stored relative to it.
         record : Path or None
-            File with the size of each file before the program wrote it, and the files that it appends to; None for no
-            record.
+            File with a line of JSON for each file: its size before the program wrote it, and whether it appends to it;
+            None for no record.
         but : sequence of str
             Folders of the job itself, whose files are ignored.
         writes : bool
@@ -74,9 +73,9 @@ class ProgramFiles:
         self._grows: dict[str, int] = {}  # files that are appended to, by the number of states before the last opening
         self._states = 0
         if record is not None and record.exists():
-            known = json.loads(record.read_text())
-            self._before, grows = known["before"], known["grows"]
-            self._grows = grows if isinstance(grows, dict) else dict.fromkeys(grows, _UNKNOWN)
+            for line in record.read_text().splitlines():
+                with contextlib.suppress(ValueError):  # the last line, at which the process was killed
+                    self._remember(json.loads(line))
         self._open: list[_Opened] = []
         self._hidden: set[str] = set()
         self._replays = False
@@ -135,11 +134,11 @@ class ProgramFiles:
         number = state.get("number", -1)
         since = {path for path, last in self._grows.items() if last >= number} | {*state["positions"]}
         self._states = max(number, *self._grows.values(), 0) + 1
-        for path, before in self._before.items():
+        for path, before in reversed(self._before.items()):  # what is in a folder before the folder
             size, there = sizes.get(path, before), self._absolute(path)
             if size is None:
                 with contextlib.suppress(OSError):
-                    os.remove(there)
+                    os.remove(there) if os.path.islink(there) or not os.path.isdir(there) else os.rmdir(there)
             elif (path in since or path not in sizes) and (_size(there) or 0) > size:
                 os.truncate(there, size)  # a file that the program has not opened since has grown by others
         self._reopen(state["positions"])
@@ -164,6 +163,8 @@ class ProgramFiles:
         self._patch(io, "open", opens)
         self._patch(os, "stat", self._seeing(os.stat))
         self._patch(os, "mkdir", self._making(os.mkdir))
+        for name in ("link", "symlink"):
+            self._patch(os, name, self._linking(getattr(os, name)))
         if self._replays:
             for module, name in _DESTROYING:
                 self._patch(module, name, self._sparing(getattr(module, name)))
@@ -244,16 +245,28 @@ class ProgramFiles:
     def _making(self, real: Callable[..., Any]) -> Callable[..., Any]:
         """Wrap a function that creates a folder, so that a restarted program may create a folder that exists already.
 
-        This holds until the program is at its checkpoint.
+        This holds until the program is at its checkpoint. A folder that it has created since is removed then.
         """
 
         def makes(path: Any, mode: int = 0o777, **options: Any) -> None:
+            place = None if options else self._path(path)
             if self._replays:
-                self._hidden.discard(self._path(path) or "")
+                self._hidden.discard(place or "")
+            elif place is not None and self._writes:
+                self._written(place, grows=False)
             if not (self._replays and os.path.isdir(path)):
                 real(path, mode, **options)
 
         return makes
+
+    def _linking(self, real: Callable[..., Any]) -> Callable[..., Any]:
+        def links(source: Any, target: Any, *args: Any, **options: Any) -> None:
+            place = None if options.keys() & _FDS else self._path(target)
+            if place is not None and self._writes and not (self._replays or os.path.lexists(target)):
+                self._written(place, grows=False)
+            real(source, target, *args, **options)
+
+        return links
 
     def _sparing(self, real: Callable[..., Any]) -> Callable[..., Any]:
         """Wrap a function that removes or moves a file, so that a restarted program does not do so a second time."""
@@ -296,9 +309,19 @@ class ProgramFiles:
         if path not in self._before:
             self._before[path] = _size(self._absolute(path))
         if self.record is not None:
-            self.record.parent.mkdir(parents=True, exist_ok=True)
-            with replacing(self.record, durable=False) as file:
-                file.write(json.dumps({"before": self._before, "grows": self._grows}).encode())
+            with self.unobserved():
+                self.record.parent.mkdir(parents=True, exist_ok=True)
+                with self.record.open("a") as file:  # a line each, as a program may write many files
+                    file.write(json.dumps([path, self._before[path], self._grows.get(path)]) + "\n")
+
+    def _remember(self, known: Any) -> None:
+        if isinstance(known, dict):  # an earlier version has written all in one line
+            self._before, grows = known["before"], known["grows"]
+            self._grows = grows if isinstance(grows, dict) else dict.fromkeys(grows, _UNKNOWN)
+        else:
+            path, before, grows = known
+            self._before[path] = before
+            self._grows |= {} if grows is None else {path: grows}
 
     def _reopen(self, positions: Mapping[str, int]) -> None:
         """Connect each open file object to the real file, at its offset in `positions`.
