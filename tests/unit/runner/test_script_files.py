@@ -123,3 +123,37 @@ def test_the_record_has_a_line_for_each_file_and_that_of_an_earlier_version_is_r
     assert [json.loads(line) for line in lines] == [[f"{number}", None, 0] for number in range(20)]
     record.write_text(f'{record.read_text()}["half')  # and it is killed
     assert {*begin().state()["sizes"]} == {"old", *map(str, range(20))}
+
+
+def test_a_program_goes_on_in_the_folder_in_which_it_was(begin, folder, monkeypatch):
+    files = begin()
+    with files.throughout(dict(vars(builtins))):
+        os.mkdir("run")
+        first = files.state()
+        os.chdir("run")
+        second = files.state()
+    (folder / "gone").mkdir()
+    os.chdir(folder / "gone")
+    os.rmdir(folder / "gone")
+    third = files.state()
+    monkeypatch.chdir(folder)
+    for reached in (files.passed, files.resume):
+        found = []
+        for state in (second, third, first):
+            reached(state)
+            found.append(os.path.relpath(os.getcwd(), folder))
+        assert found == ["run", "run", "."]
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no device that is always full")
+def test_a_log_on_a_full_disk_keeps_no_checkpoint_from_being_taken(begin):
+    files = begin()
+    opened = {**vars(builtins)}
+    with files.throughout(opened):
+        log = opened["open"]("train.log", "w")
+        with open("/dev/full", "w") as full:
+            os.dup2(full.fileno(), log.fileno())
+        log.write("0")
+        assert files.state()["positions"] == {}
+        os.dup2(os.open(os.devnull, os.O_WRONLY), log.fileno())
+        log.close()

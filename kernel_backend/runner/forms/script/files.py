@@ -4,7 +4,7 @@ A restarted program runs again from its top until it reaches the loop iteration 
 Meanwhile it is shown its files as they were when it began, if the kernel allows it. Else, files that it created in
 earlier attempts are hidden, so that its setup behaves as on the first start, its writes are discarded, and it removes
 and moves nothing. At that iteration, files to which it appends are truncated to their size at the checkpoint, files
-created later are deleted, and open files continue at their offset.
+created later are deleted, open files continue at their offset, and the program is in the folder in which it was.
 """
 
 from __future__ import annotations
@@ -98,13 +98,16 @@ class ProgramFiles:
         for each in self._open:
             file = each.file()
             if file is not None:
-                file.flush()
-                with contextlib.suppress(OSError):  # it cannot tell its position, for example while it is iterated over
+                with contextlib.suppress(OSError):  # its disk is full, or it cannot tell while it is iterated over
+                    file.flush()
                     positions[each.path] = file.tell()
         sizes = {path: _size(self._absolute(path)) for path in self._before}
         self._states += 1
         grows, taken = sorted({*self._grows, *positions}), self.past.count if self.past is not None else 0
-        return {"sizes": sizes, "positions": positions, "grows": grows, "taken": taken, "number": self._states}
+        known = {"sizes": sizes, "positions": positions, "grows": grows, "taken": taken, "number": self._states}
+        with contextlib.suppress(FileNotFoundError):  # the program has removed the folder that it is in
+            known["cwd"] = os.getcwd()
+        return known
 
     def followed(self) -> list[str]:
         """Return the paths of the open files that `resume` puts back to their state at a checkpoint."""
@@ -124,10 +127,12 @@ class ProgramFiles:
                 self.end_replay()
                 self.replay()
         self._hidden -= {path for path, size in state["sizes"].items() if size is not None}
+        _enter(state)
 
     def resume(self, state: Mapping[str, Any]) -> None:
         """Restore the files as they were when `state` was saved; the restarted program now continues from there."""
         self.end_replay()
+        _enter(state)
         if not self._writes:
             return
         sizes: Mapping[str, int | None] = state["sizes"]
@@ -351,6 +356,12 @@ class ProgramFiles:
     def _patch(self, module: Any, name: str, function: Callable[..., Any]) -> None:
         self._restored.append((module, name, getattr(module, name)))
         setattr(module, name, function)
+
+
+def _enter(state: Mapping[str, Any]) -> None:
+    """Go to the folder in which the program was when `state` was saved, if it is known and there."""
+    with contextlib.suppress(OSError):
+        os.chdir(state.get("cwd", "."))
 
 
 def _nowhere(path: str, flags: int) -> int:
