@@ -235,7 +235,8 @@ def _form(
     listener.events = events = Events()
     listener.output = Output(events.output)
     listener.answers = Answers(program.builtins)
-    listener.files = ProgramFiles(str(path.parent), _beside(path) / "files.json", (), overlays=overlays)
+    own = () if listener.past is None else (str(listener.past.folder),)
+    listener.files = ProgramFiles(str(path.parent), _beside(path) / "files.json", own, overlays=overlays)
     if listener.past is not None:
         listener.in_place = InPlace(listener.past, listener.files.followed)
     untrack = track_libraries()
