@@ -55,7 +55,8 @@ def overlay(lower: Sequence[int], upper: Path, target: str) -> None:
     fds = [os.open(upper / name, os.O_PATH) for name in ("upper", "work")]
     try:
         below = ":".join(f"/proc/self/fd/{each}" for each in lower)
-        options = f"lowerdir={below},upperdir=/proc/self/fd/{fds[0]},workdir=/proc/self/fd/{fds[1]},userxattr"
+        # Volatile: its end does not wait until the disk has what is dropped then.
+        options = f"lowerdir={below},upperdir=/proc/self/fd/{fds[0]},workdir=/proc/self/fd/{fds[1]},userxattr,volatile"
         _mount("overlay", target, "overlay", 0, options)
     finally:
         for each in fds:

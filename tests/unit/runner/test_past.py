@@ -133,6 +133,16 @@ def test_a_restart_that_is_killed_meanwhile_changes_nothing_and_the_next_one_is_
     in_child(restart)
 
 
+def test_what_a_replay_writes_and_drops_is_not_synced_to_the_disk_first(changed):
+    def program() -> None:
+        changed.overlays().begin()
+        mounted = [line for line in Path("/proc/self/mountinfo").read_text().splitlines() if "lowerdir=" in line]
+        assert len(mounted) == 2
+        assert [line for line in mounted if "volatile" not in line] == []
+
+    in_child(program)
+
+
 def test_a_restart_is_shown_the_state_of_a_loop_that_it_passes(changed):
     def restart() -> None:
         overlays = changed.overlays()
