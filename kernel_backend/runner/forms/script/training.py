@@ -284,7 +284,7 @@ class ScriptTraining:
         except Exception as error:  # a restart sees today's files then, and the training goes on
             self._why_today = f"its files were not recorded: {type(error).__name__}: {error}"
         if self._why_today:
-            self.rehearsal.forbid(self._why_today)
+            self._watchers.call(self.rehearsal.forbid, self._why_today)
 
     def _put_files_back(self, past: Past) -> None:
         """Undo what an earlier attempt has done to the files, as this one does it again; tell what cannot be undone."""
