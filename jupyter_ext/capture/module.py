@@ -156,7 +156,7 @@ def capture_cell(
     data = [name for name in bound & (namespace or {}).keys() if is_data((namespace or {})[name])]
     past = History(executed.statements, executed.displayed, data)
     shared = _shared(executed)
-    given = Slice(past, executed.start, shared, from_jobs, trains=trains).read & set(from_jobs) if from_jobs else ()
+    given = Slice(past, executed.start, shared, from_jobs, trains=trains).given if from_jobs else ()
     held = values([*captured, *sorted(given)], namespace, from_jobs)
     sliced = Slice(past, executed.start, [*shared, *held.needs], held.written, trains=trains)
     drawn = unseeded(executed, sliced, None if draws_anew else namespace)

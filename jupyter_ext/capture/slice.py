@@ -56,6 +56,7 @@ class Slice:
         self.start, self.end = start, len(history.executed) if end is None else end
         self.needed: set[int] = set()
         self.missing: dict[str, int] = {}  # name -> time of its first use
+        self.given: set[str] = set()  # captured names whose values from before the submitted statements are used
         self._from_before: set[str] = set()  # names that the submitted statements use with a value from before them
         self._resolved: set[tuple[str, int]] = set()
         self._queue: list[tuple[str, int, bool]] = []
@@ -182,10 +183,12 @@ class Slice:
         return bool(binders) and binders[0] < time
 
     def _resolve(self, name: str, time: int, required: bool) -> None:
-        if name in self.captured:
-            return
         binders = self.history.binders.get(name, [])
         position = bisect_left(binders, time)
+        if name in self.captured:
+            if position == 0 or min(self._binding(name, binders[:position])) < self.start:
+                self.given.add(name)
+            return
         if position == 0:
             if required and name not in _KNOWN:
                 self.missing.setdefault(name, time)

@@ -12,6 +12,8 @@ from kernel_backend.runner.context import RankContext
 from kernel_backend.runner.determinism.random_states import RandomStates
 from kernel_backend.snapshots.job_values import digest, write
 
+_CODE = (type, FunctionType, ModuleType)  # what the notebook has by running the cell's definitions
+
 
 class ValueWriter:
     """Writer of a cell's values: what the cell sets itself, and what it has changed of earlier cells' values."""
@@ -89,11 +91,5 @@ def save_trained(rank: RankContext, objects: Iterable[object], trainer: type, in
 
 
 def _values(held: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a program's variables that hold values: no modules, and no definitions, which the notebook runs itself."""
-    return {name: each for name, each in held.items() if name[:2] != "__" and not _is_code(each)}
-
-
-def _is_code(value: Any) -> bool:
-    # A lambda, and what a call has made within a function, has a name with <lambda> or <locals>.
-    named = isinstance(value, type | FunctionType) and "<" not in value.__qualname__
-    return named or isinstance(value, ModuleType)
+    """Return a program's variables that hold values: no modules, and no classes and functions."""
+    return {name: each for name, each in held.items() if name[:2] != "__" and not isinstance(each, _CODE)}

@@ -21,7 +21,7 @@ def test_a_plain_cell_shows_its_log_and_result_and_nothing_of_a_training(lab: La
     view = lab.view()
     view.until_state("completed")
     expect(view.root.get_by_role("log")).to_contain_text("result: 14", timeout=LATE)
-    expect(view.root).to_contain_text("result.pkl", timeout=LATE)
+    expect(view.root).to_contain_text("values.pkl", timeout=LATE)
     lab.shot("view-plain", of=view.root)
     expect(view.root.locator(".dl-progress")).to_be_hidden()
     expect(view.root.locator(".dl-curves")).to_be_hidden()

@@ -111,7 +111,7 @@ def test_a_failure_is_told_by_cell_and_line_without_our_frames(cells):
 def test_any_cell_runs_as_a_job_and_its_values_come_back(cells):
     assert error(cells[12]) is None, error(cells[12])
     assert "plain: the cell as it is, in one process -> 1 slot" in printed(cells[12])
-    assert printed(cells[13]).split("\n")[-2:] == ["3.0 [1, 4, 36] False", ""]
+    assert printed(cells[13]).split("\n")[-2:] == ["3.0 [1, 4, 36] True", ""]
     assert error(cells[14]).evalue.startswith("--slots is for")
 
 

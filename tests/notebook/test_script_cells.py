@@ -93,9 +93,8 @@ def cells(execute: Run) -> list[Any]:
 
 def test_a_loop_is_trained_as_it_stands_with_the_values_of_the_line(cells: list[Any]):
     assert "script: epochs in cell [3] line 13, batches in cell [3] line 15 -> 1 slot" in printed(cells[2])
-    unset = "note: model, began and optimizer are not set in the notebook"
-    assert f'{unset}: job.load("model") gives the trained model' in printed(cells[2])
-    assert printed(cells[3]) == "completed {'lr': 0.05, 'width': 16} False True 2\n"
+    assert "note: a cell that reads a, b, began, epoch, loss, model and 3 more waits for this job" in printed(cells[2])
+    assert printed(cells[3]) == "completed {'lr': 0.05, 'width': 16} True True 2\n"
     assert printed(cells[4]) == "[4, 8, 12] [1.0, 2.0, 3.0] 12\n"
 
 

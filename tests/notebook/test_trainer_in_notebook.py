@@ -38,7 +38,7 @@ def cells(execute: Run) -> list[Any]:
         "%load_ext daylight",
         IMPORTS,
         MODEL,
-        f"%%dlsubmit --max-restarts 0 --no-wait\n{MAKE}{TRAIN}",
+        f"%%dlsubmit --max-restarts 0 --no-wait --no-values\n{MAKE}{TRAIN}",
         SEEN,
         MAKE,
         f"%%dlsubmit --max-restarts 0 --no-wait\n{TRAIN}",
