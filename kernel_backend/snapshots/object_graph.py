@@ -106,7 +106,7 @@ class _Pickler(pickle.Pickler):
                 self.needs[obj.__qualname__.split(".")[0]] = None
             else:
                 self.modules[obj.__module__] = None
-        return reduced_storage(obj)
+        return reduced_tensor(obj)
 
     @property
     def definitions(self) -> tuple[Path, ...]:
@@ -116,13 +116,26 @@ class _Pickler(pickle.Pickler):
         return tuple(dict.fromkeys(folder for folder in found if folder is not None))
 
 
-def reduced_storage(storage: Any) -> Any:
-    """Return how to pickle memory of tensors on the CPU, which torch would pickle once per tensor.
+def reduced_tensor(obj: Any) -> Any:
+    """Return how to pickle a tensor with its gradient, or memory of tensors on the CPU; else NotImplemented.
 
-    Return NotImplemented for any other object.
+    Torch would leave out the gradient, and pickle the memory once per tensor.
     """
-    if type(storage).__module__ not in ("torch.storage", "torch") or not type(storage).__name__.endswith("Storage"):
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(obj, torch.Tensor) and obj.is_leaf and obj.grad is not None:
+        reduced: Any = obj.__reduce_ex__(5)
+        return (*reduced, obj.grad, None, None, set_gradient) if len(reduced) == 2 else NotImplemented
+    if type(obj).__module__ not in ("torch.storage", "torch") or not type(obj).__name__.endswith("Storage"):
         return NotImplemented
+    return _reduced_storage(obj)
+
+
+def set_gradient(tensor: Any, gradient: Any) -> None:
+    """Set the gradient of a tensor; pickles call it by name."""
+    tensor.grad = gradient
+
+
+def _reduced_storage(storage: Any) -> Any:
     import torch
 
     untyped = getattr(storage, "_untyped_storage", storage)
