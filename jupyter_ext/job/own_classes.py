@@ -5,15 +5,15 @@ from __future__ import annotations
 import ast
 import inspect
 import textwrap
-from collections.abc import Mapping
-from types import CodeType, FunctionType, ModuleType
+from collections.abc import Iterator, Mapping
+from types import CodeType, FunctionType, MappingProxyType, ModuleType
 from typing import Any, TypeVar
 
 from kernel_backend.client import Client
 from kernel_backend.snapshots.loaded import loaded
 
 M = TypeVar("M")  # a torch module, or a Keras model
-_ABOUT = {"__module__", "__dict__", "__weakref__", "__doc__", "__firstlineno__", "__static_attributes__"}
+_ABOUT = {"__module__", "__dict__", "__weakref__", "__doc__", "__firstlineno__", "__static_attributes__", "_abc_impl"}
 
 
 def with_own_classes(model: M, module: ModuleType, notebook: Mapping[str, Any]) -> M:
@@ -48,20 +48,22 @@ class _Same:
 
     def __init__(self, one: Mapping[str, Any], other: Mapping[str, Any]) -> None:
         self._one, self._other = one, other
-        self._compared: set[tuple[int, int]] = set()  # pairs under comparison, which count as equal
+        self._compared: dict[tuple[int, int], object] = {}  # pairs under comparison, which count as equal
 
     def classes(self, one: type, other: type) -> bool:
         """Return whether two classes have equal names, and equivalent bases, methods and class attributes."""
-        if one is other:
+        if one is other or self._begun(one, other):
             return True
-        if (id(one), id(other)) in self._compared:
-            return True
-        self._compared.add((id(one), id(other)))
         mine, theirs = (
             {name: each for name, each in vars(kind).items() if name not in _ABOUT} for kind in (one, other)
         )
         bases = len(one.__bases__) == len(other.__bases__) and all(map(self.classes, one.__bases__, other.__bases__))
         return bases and one.__name__ == other.__name__ and self._all(mine, theirs)
+
+    def _begun(self, one: object, other: object) -> bool:
+        """Return whether two objects are compared already, and hold them: others might get their ids."""
+        pair = (id(one), id(other))
+        return self._compared.setdefault(pair, held := [one, other]) is not held
 
     def _all(self, one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
         return one.keys() == other.keys() and all(self._values(each, other[name]) for name, each in one.items())
@@ -70,9 +72,11 @@ class _Same:
         if one is other:
             return True
         if type(one) is not type(other):
-            return False
+            return self.classes(type(one), type(other)) and self._objects(one, other)
         if isinstance(one, FunctionType):
             return self._functions(one, other)
+        if isinstance(one, CodeType):
+            return self._code(one, other)
         if isinstance(one, type):
             return self.classes(one, other)
         if isinstance(one, staticmethod | classmethod):
@@ -81,14 +85,32 @@ class _Same:
             return all(self._values(getattr(one, name), getattr(other, name)) for name in ("fget", "fset", "fdel"))
         if isinstance(one, list | tuple):
             return len(one) == len(other) and all(map(self._values, one, other))
-        if isinstance(one, dict):
+        if isinstance(one, dict | MappingProxyType):
             return self._all(one, other)
-        return isinstance(one, int | float | complex | str | bytes | frozenset) and bool(one == other)
+        if isinstance(one, int | float | complex | str | bytes | frozenset):
+            return bool(one == other)
+        return self._objects(one, other)
+
+    def _objects(self, one: Any, other: Any) -> bool:
+        """Return whether two objects consist of equivalent parts, such as a dataclass's fields and an enum's members.
+
+        They are taken apart as for a pickle; those that cannot be count as different.
+        """
+        if self._begun(one, other):
+            return True
+        try:
+            mine, theirs = (each.__reduce_ex__(4) for each in (one, other))
+        except Exception:  # any error of a user's class
+            return False
+        if not isinstance(mine, tuple) or not isinstance(theirs, tuple):
+            return bool(mine == theirs)
+        return self._values(
+            *([list(part) if isinstance(part, Iterator) else part for part in parts] for parts in (mine, theirs))
+        )
 
     def _functions(self, one: FunctionType, other: FunctionType) -> bool:
-        if (id(one), id(other)) in self._compared:
+        if self._begun(one, other):
             return True
-        self._compared.add((id(one), id(other)))
         defaults = self._values(one.__defaults__, other.__defaults__)
         return (
             defaults

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from jupyter_ext.job.own_classes import with_own_classes
+from jupyter_ext.job.own_classes import equivalent, with_own_classes
 
 NET = """
 from torch import nn
@@ -63,3 +63,49 @@ def test_a_model_of_another_class_is_of_the_definitions_module(definition, tmp_p
     assert type(net) is definition.Net
     monkeypatch.delattr(sys.modules["__main__"], "Net", raising=False)
     assert type(torch.load(saved(net, tmp_path / "net.pt"), weights_only=False)) is definition.Net
+
+
+RECORDS = """
+from abc import ABC
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import NamedTuple
+class Kind(Enum):
+    A = "a"
+class Base(ABC):
+    kind = Kind.A
+@dataclass
+class Config(Base):
+    lr: float = 0.1
+    steps: list = field(default_factory=list)
+    kind: Kind = Kind.A
+class Result(NamedTuple):
+    config: Config
+    epochs: int = 3
+"""
+
+
+@pytest.mark.parametrize("name", ["Kind", "Base", "Config", "Result"])
+def test_records_and_enums_of_equal_cells_are_equivalent(name: str) -> None:
+    one, other = ({"__name__": "__main__"} for _ in range(2))
+    exec(RECORDS, one)
+    exec(RECORDS, other)
+    assert equivalent(one[name], other[name], one, other)
+
+
+@pytest.mark.parametrize(
+    ("name", "before", "after"),
+    [
+        ("Kind", '"a"', '"b"'),
+        ("Base", "kind = Kind.A", "kind = None"),
+        ("Config", "0.1", "0.2"),
+        ("Config", "default_factory=list", "default_factory=dict"),
+        ("Config", '"a"', '"b"'),
+        ("Result", "= 3", "= 4"),
+    ],
+)
+def test_records_and_enums_that_were_changed_are_not_equivalent(name: str, before: str, after: str) -> None:
+    one, other = ({"__name__": "__main__"} for _ in range(2))
+    exec(RECORDS, one)
+    exec(RECORDS.replace(before, after), other)
+    assert not equivalent(one[name], other[name], one, other)
