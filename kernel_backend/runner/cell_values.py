@@ -55,7 +55,7 @@ class ValueWriter:
             return
         try:
             self._rank.progress.tick("finishing", self._rank.progress.step)
-            self._save(_values(held), {} if last is None else {LAST: last}, missing)
+            self._save(_values(held, self._names), {} if last is None else {LAST: last}, missing)
         except Exception as error:  # such as a full disk
             text = f"the cell's values were not stored for the notebook: {type(error).__name__}: {error}"
             self._rank.note(text, "warning")
@@ -90,6 +90,7 @@ def save_trained(rank: RankContext, objects: Iterable[object], trainer: type, in
     ValueWriter(rank, names, only=True).save(held, missing=dict.fromkeys(trainers, why))
 
 
-def _values(held: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a program's variables that hold values: no modules, and no classes and functions."""
-    return {name: each for name, each in held.items() if name[:2] != "__" and not isinstance(each, _CODE)}
+def _values(held: Mapping[str, Any], names: Collection[str] = ()) -> dict[str, Any]:
+    """Return a program's variables that hold values: classes and functions only if they are among `names`."""
+    own = {name: each for name, each in held.items() if name[:2] != "__"}
+    return {name: each for name, each in own.items() if name in names or not isinstance(each, _CODE)}
