@@ -188,7 +188,8 @@ class DaylightMagics(Magics):
                 notes += self.left_behind.within(untrained.names, held)
                 self.left_behind.add(untrained, held, number)
         checked = replace(checked, passing=(*checked.passing, *notes))
-        self.awaited.expect(job, client, awaited, self.recorder.running)
+        used = (*capture.changed, *capture.compared)
+        self.awaited.expect(job, client, awaited, self.recorder.running, used)
         ended = self._follow(client, overview, checked, options, widget)
         if ended is not None and awaited:
             self.awaited.arrived(job)

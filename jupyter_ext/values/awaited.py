@@ -47,12 +47,16 @@ class NotRun(InputRejected):
 
 @dataclass
 class Expected:
-    """Values that a job will set: their names, what the notebook had under these, and the submitted cell."""
+    """Values that a job will set: their names, what the notebook had under these, and the submitted cell.
+
+    `before` has those that it may set, too, for which no cell waits.
+    """
 
     job: Job
     client: Client
     before: Mapping[str, Any]  # by name
     cell: str
+    names: frozenset[str]
     seen: list[tuple[float, float]] = field(default_factory=list)  # time, and epochs trained at it
 
 
@@ -66,10 +70,14 @@ class AwaitedValues:
         self._bound: dict[str, Any] = {}  # values that came from jobs, by name
         self._absent: dict[str, str] = {}  # why values could not come, by name
 
-    def expect(self, job: Job, client: Client, names: Iterable[str], cell: str) -> None:
-        """Await the values `names`, which the submitted `cell` sets in a job; for each name the last job counts."""
-        before = {name: self._held.get(name, _MISSING) for name in names}
-        self._by_name |= dict.fromkeys(before, Expected(job, client, before, _text(cell)))
+    def expect(self, job: Job, client: Client, names: Iterable[str], cell: str, used: Iterable[str] = ()) -> None:
+        """Await the values `names`, which the submitted `cell` sets in a job; for each name the last job counts.
+
+        Those of the names `used` that the job turns out to have changed are bound with them.
+        """
+        own = frozenset(names)
+        before = {name: self._held.get(name, _MISSING) for name in own.union(used)}
+        self._by_name |= dict.fromkeys(own, Expected(job, client, before, _text(cell), own))
 
     def bind_for(self, cell: str) -> None:
         """Wait for the values that a cell reads, and bind them; raises NotRun if one of them cannot come.
@@ -133,7 +141,7 @@ class AwaitedValues:
     def _bind(self, expected: Expected, wanted: set[str], line: _Line) -> None:
         """Bind the values that are `expected` of a job which has ended, but for names that the user has bound since."""
         job, values = expected.job, expected.job.values(wait=False)
-        ours = [name for name in expected.before if self._by_name.get(name) is expected and name in values]
+        ours = [name for name in expected.before if self._is_due(name, expected) and name in values]
         theirs = [name for name in ours if self._held.get(name, _MISSING) is not expected.before[name]]
         chosen = {name: values[name] for name in ours if name not in theirs}
         line.show(_came(job, values, sorted(chosen, key=lambda name: (name not in wanted, name))))
@@ -148,6 +156,10 @@ class AwaitedValues:
                 f"note: {', '.join(other)} may hold what #{job.number} has changed in the job, and stays as it was here"
             )
         self._absent |= {name: why_missing(job.number, values.index, name) for name in values.index.missing}
+
+    def _is_due(self, name: str, expected: Expected) -> bool:
+        """Return True if no later job sets the value, and it has not come yet."""
+        return self._by_name.get(name, None if name in expected.names else expected) is expected
 
     def _wait(self, expected: Expected, line: _Line) -> None:
         job = expected.job

@@ -9,6 +9,7 @@ from jupyter_ext.capture import Capture
 from jupyter_ext.capture.unseeded import is_data
 from jupyter_ext.submit.submit import PreparedSubmission
 from kernel_backend.definition.plain import brought_back
+from kernel_backend.definition.script.bindings import mutated_roots
 from kernel_backend.definition.script.defined import set_by_cell
 from kernel_backend.model.syntax import module_tree
 
@@ -36,11 +37,19 @@ def set_by_job(checked: PreparedSubmission) -> list[str]:
 
 
 def changed_objects(capture: Capture, held: Mapping[str, Any]) -> list[str]:
-    """Return the names of earlier cells' objects that a cell may change in place, such as an optimizer or a study.
+    """Return the names of earlier cells' objects that a cell changes in place, such as an optimizer or a study.
 
-    Arrays, tables and loaders are left out: a call that is not known may change them, and hardly any does.
+    Of arrays, tables and loaders only those that it writes to itself: a call that is not known may change others, and
+    hardly any does.
     """
-    return [name for name in capture.changed if name in held and not is_data(held[name])]
+    tree = module_tree(capture.source)
+    cell = [each for each in tree.body if each.lineno >= capture.roles_from]
+    written = {name for each in cell for name in mutated_roots(each)}
+    return [name for name in capture.changed if name in held and (name in written or not _is_data(held[name]))]
+
+
+def _is_data(value: Any) -> bool:
+    return is_data(value) and not type(value).__module__.startswith("numpy.random")
 
 
 def comes_back(names: Collection[str]) -> Iterator[str]:
