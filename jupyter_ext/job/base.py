@@ -24,6 +24,11 @@ class JobBase:
         self._values: dict[int, JobValues] = {}  # by trial
 
     @property
+    def client(self) -> Client:
+        """Return the client of the service that has the experiment."""
+        return self._client
+
+    @property
     def overview(self) -> Overview:
         """Return the current state of the experiment; raises NotFound if the experiment no longer exists."""
         return self._client.experiment(self.number)

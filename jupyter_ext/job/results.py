@@ -283,6 +283,7 @@ class JobResults(JobBase):
     def values(self, trial: int | None = None, *, trust: bool = False, wait: bool = True) -> JobValues:
         """Return the values that the submitted cell has set in the job.
 
+        Of a definition of functions it is the table of validations as `history`, and a model that is given as a value.
         What they share in the job they share here: `optimizer` belongs to `model`. A later call returns the same
         objects.
 
@@ -307,7 +308,7 @@ class JobResults(JobBase):
         Forbidden
             The job is another user's and `trust` is False.
         """
-        from jupyter_ext.job.values import values_of
+        from jupyter_ext.job.values import values_of, values_of_functions
 
         if not trust:
             self._check_owner()
@@ -315,7 +316,10 @@ class JobResults(JobBase):
             self.wait()
         trial = self._meant(trial)
         if trial not in self._values:
-            self._values[trial] = values_of(self._client, self.number, trial)
+            try:
+                self._values[trial] = values_of(self._client, self.number, trial)
+            except NotFound:
+                self._values[trial] = values_of_functions(self, trial)
         return self._values[trial]
 
     def __getitem__(self, name: str) -> Any:

@@ -11,19 +11,24 @@ import linecache
 import sys
 from collections.abc import Mapping
 from types import FunctionType, ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import xxhash
 
 from jupyter_ext.job.own_classes import equivalent, submitted_code
 from kernel_backend.client import Client
-from kernel_backend.commands.artifacts import index_of, why_missing
+from kernel_backend.commands.artifacts import index_of, no_values, why_missing
+from kernel_backend.definition.parse import parse
 from kernel_backend.errors import CheckpointDamaged, DaylightError, InvalidRequest, NotFound
 from kernel_backend.model.artifacts import LAST, RANDOM, VALUES, CellValues
 from kernel_backend.model.syntax import module_tree
 from kernel_backend.snapshots.object_graph import JOB, unpickled
 from kernel_backend.text.terminal import tell
 
+if TYPE_CHECKING:
+    from jupyter_ext.job.results import JobResults
+
+OF_FUNCTIONS = ("functions", "keras", "loop")  # forms whose cells set no variables
 _LINES = 12  # of a difference between two definitions of a class
 
 
@@ -65,6 +70,25 @@ def values_of(client: Client, number: int, trial: int) -> JobValues:
             f"the values of #{number} cannot be read here: {type(error).__name__}: {error}. They were made in the "
             f"job's environment: %dl env {number}"
         ) from error
+
+
+def values_of_functions(job: JobResults, trial: int) -> JobValues:
+    """Return what a definition of functions has as values: the validations as `history`, a row each, and its model.
+
+    The model is one that the cell gives as a value, and no function. Raises NotFound for another form, or a search.
+    """
+    source, snapshot = job.client.source(job.number)
+    definition = parse(source, snapshot.roles_from, snapshot.contract)
+    if definition.form not in OF_FUNCTIONS or job.overview.experiment.config.search is not None:
+        raise no_values(job.number)
+    rows: Any = job.metrics("validation", trial)
+    is_list = isinstance(rows, list)  # without pandas
+    history = [dict(list(each.items())[1:]) for each in rows] if is_list else rows.drop(columns="kind")
+    values = {"history": history}
+    model = definition.functions.get("model")
+    if model is not None and model.value:
+        values[model.attribute] = job.load(trial=trial, wait=False)
+    return JobValues(job.number, CellValues(values=dict.fromkeys(values, ""), bytes=0, digest=""), values)
 
 
 def _classes(client: Client, number: int, index: CellValues) -> Mapping[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Collection
+from collections.abc import Sequence
 from dataclasses import replace
 from types import FunctionType
 from typing import Any
@@ -172,27 +172,45 @@ class DaylightMagics(Magics):
         job = Job(overview.experiment.number, client)
         if options.out:
             self.kernel.user_ns[options.out] = job
-        awaited: Collection[str] = set_by_job(checked) if cell is not None else ()
-        notes = list(comes_back(awaited)) if plain else []
         if cell is not None and not plain:
             self._define(cell, checked.definition, capture)
-            held, number = self.kernel.user_ns, overview.experiment.number
-            untrained = untrained_values(self.recorder.running, checked.definition, capture, held)
-            if gives_values(checked):
-                awaited = {*awaited, *untrained.names, *changed_objects(capture, held)}
-                notes = list(comes_back(awaited))
-            else:
-                note = untrained_note(untrained, held, options.out or f"daylight.job({number})")
-                notes = [note] if note else []
-            if new:
-                notes += self.left_behind.within(untrained.names, held)
-                self.left_behind.add(untrained, held, number)
-        checked = replace(checked, passing=(*checked.passing, *notes))
-        used = (*capture.changed, *capture.compared)
-        self.awaited.expect(job, client, awaited, self.recorder.running, used)
+        awaited = self._awaited(checked, plain) if cell is not None else []
+        if cell is not None:
+            notes = self._notes(checked, overview, awaited, options.out, new)
+            checked = replace(checked, passing=(*checked.passing, *notes))
+            used = (*capture.changed, *capture.compared)
+            self.awaited.expect(job, client, awaited, self.recorder.running, used)
         ended = self._follow(client, overview, checked, options, widget)
         if ended is not None and awaited:
             self.awaited.arrived(job)
+
+    def _awaited(self, checked: PreparedSubmission, plain: bool) -> list[str]:
+        """Return the names whose values come back from the job of a submitted cell."""
+        held, capture = self.kernel.user_ns, checked.capture
+        names = set_by_job(checked, held, self.awaited.bound)
+        if gives_values(checked) and not plain:
+            names += untrained_values(self.recorder.running, checked.definition, capture, held).names
+            names += changed_objects(capture, held)
+        return list(dict.fromkeys(names))
+
+    def _notes(
+        self, checked: PreparedSubmission, overview: Overview, awaited: Sequence[str], out: str, new: bool
+    ) -> list[str]:
+        """Return notes on what a submitted cell leaves to its job: what comes back, or stays as it was."""
+        held, number = self.kernel.user_ns, overview.experiment.number
+        if checked.definition.form == "plain":
+            return list(comes_back(awaited))
+        untrained = untrained_values(self.recorder.running, checked.definition, checked.capture, held)
+        if gives_values(checked):
+            notes = [each for each in comes_back(awaited) if each not in self.told]
+            self.told |= set(notes)
+        else:
+            note = untrained_note(untrained, held, out or f"daylight.job({number})")
+            notes = [note] if note else []
+        if new:
+            notes += self.left_behind.within(untrained.names, held)
+            self.left_behind.add(untrained, held, number)
+        return notes
 
     @no_var_expand
     @line_magic

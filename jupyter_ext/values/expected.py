@@ -7,30 +7,34 @@ from typing import Any
 
 from jupyter_ext.capture import Capture
 from jupyter_ext.capture.unseeded import is_data
+from jupyter_ext.job.values import OF_FUNCTIONS
 from jupyter_ext.submit.submit import PreparedSubmission
 from kernel_backend.definition.plain import brought_back
 from kernel_backend.definition.script.bindings import mutated_roots
 from kernel_backend.definition.script.defined import set_by_cell
 from kernel_backend.model.syntax import module_tree
 
-FORMS = ("lightning", "plain", "script", "trainer")
 _LISTED = 6  # names that a note lists
 
 
 def gives_values(checked: PreparedSubmission) -> bool:
-    """Return True if the job of a submitted cell stores the values that the cell sets."""
+    """Return True if the job of a submitted cell gives back the values that the cell sets."""
     config = checked.config
-    return checked.definition.form in FORMS and config.values != "off" and config.search is None
+    return checked.definition.form != "command" and config.values != "off" and config.search is None
 
 
-def set_by_job(checked: PreparedSubmission) -> list[str]:
+def set_by_job(checked: PreparedSubmission, held: Mapping[str, Any], ours: Collection[str]) -> list[str]:
     """Return the names that a submitted cell sets in its job, and that the notebook gets from there.
 
-    What a framework trains in a cell is known to the note about it.
+    Functions set no variables: `history` stands for their validations, unless the user has one of their own; `held` are
+    the notebook's variables, `ours` those that came from jobs. What a framework trains in a cell is known to the note
+    about it.
     """
     if not gives_values(checked):
         return []
     tree, cell = module_tree(checked.capture.source), checked.capture.roles_from
+    if checked.definition.form in OF_FUNCTIONS:
+        return ["history"] if "history" not in held or "history" in ours else []
     if checked.definition.form == "plain":
         return brought_back(tree, cell)
     return set_by_cell(tree, cell) if checked.definition.form == "script" else []

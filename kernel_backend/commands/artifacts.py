@@ -97,10 +97,15 @@ def index_of(client: Client, number: int, trial: int) -> CellValues:
     try:
         return versions.read(CellValues, client.artifact(number, trial, INDEX))
     except NotFound as error:
-        raise NotFound(
-            f"#{number} has stored no values: the job of a notebook's cell does at its end, unless it is a search or "
-            "--no-values was given. job.load() gives the model of a checkpoint"
-        ) from error
+        raise no_values(number) from error
+
+
+def no_values(number: int) -> NotFound:
+    """Return the error for a job that has stored no values."""
+    return NotFound(
+        f"#{number} has stored no values: the job of a notebook's cell with a loop, or below %%dlrun, does at its end, "
+        "unless it is a search or --no-values was given. job.load() gives the model of a checkpoint"
+    )
 
 
 def why_missing(number: int, index: CellValues, name: str) -> str:

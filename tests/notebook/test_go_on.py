@@ -47,6 +47,18 @@ for step in range(10**6):
     best = step
     time.sleep(0.05)
 """
+FUNCTIONS = """
+def train_data():
+    return [(each, each.sum(0, keepdim=True)) for each in data]
+def validation_data():
+    return train_data()
+def model():
+    return nn.Linear(4, 1)
+def loss(output, target):
+    return (output - target).square().mean()
+def metrics(output, target):
+    return {"error": (output - target).abs().flatten()}
+"""
 SUBMIT = "%%dlsubmit --threads 1 --no-rehearsal --no-wait"
 
 
@@ -123,6 +135,17 @@ def test_an_interrupt_ends_the_waiting_and_not_the_job(trained: str, notebook: N
 def test_a_cell_below_dlrun_gives_back_what_it_binds(trained: str, notebook: Notebook) -> None:
     notebook.run("%%dlrun --no-wait\nscores = {'mean': data.mean().item()}\ntwice = lambda x: 2 * x\nscores['mean']")
     assert notebook.run("print(scores['mean'] == data.mean().item(), twice(4))").rstrip().endswith("True 8")
+
+
+def test_a_definition_of_functions_gives_its_validations_as_a_table(trained: str, notebook: Notebook) -> None:
+    notebook.run("del history")
+    said = notebook.run(f"{SUBMIT.replace(' --no-rehearsal', '')} --epochs 2{FUNCTIONS}")
+    assert "note: a cell that reads history waits for this job" in said
+    assert (
+        notebook.run("print(list(history.columns), list(history.epoch))")
+        .rstrip()
+        .endswith("['step', 'epoch', 'loss', 'error'] [1.0, 2.0]")
+    )
 
 
 def test_nothing_comes_back_where_it_is_switched_off(trained: str, notebook: Notebook) -> None:
