@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from gang import DIGITS, Trial
 
+from kernel_backend.model.reports import Guarantee
+
 pytestmark = pytest.mark.distributed
 
 OWN = DIGITS.replace(
@@ -75,3 +77,13 @@ def test_a_generator_without_a_seed_that_a_function_makes_leaves_no_guarantee(tm
     ran = Trial(tmp_path / "trial", source=f"import numpy as np\n{late}", slots=1, options={"steps": 1}).run()
     assert ran.codes == [0], ran.logs()
     assert ran.started.guarantee.startswith("none: loss(): np.random.default_rng() draws anew in each run")
+
+
+def test_an_optimizer_of_the_loss_itself_leaves_no_guarantee(tmp_path):
+    own = "tau = torch.zeros(1, requires_grad=True)\nbeside = torch.optim.SGD([tau], lr=0.1)\n"
+    steps = "stand()\n    if torch.is_grad_enabled(): (tau - 1).square().sum().backward(), beside.step(), beside.zero_grad()\n    return"
+    source = DIGITS.replace("stand()\n    return", steps)
+    ran = Trial(tmp_path / "trial", source=f"import torch\n{own}{source}", slots=1, options={"steps": 3}).run()
+    assert ran.codes == [0], ran.logs()
+    (limited,) = (each.text for each in ran.records if isinstance(each, Guarantee))
+    assert limited.startswith("none: a further SGD trains weights from step to step, and no checkpoint holds them")

@@ -40,6 +40,7 @@ from kernel_backend.runner.determinism.digests import weights
 from kernel_backend.runner.determinism.generators import OwnGenerators
 from kernel_backend.runner.determinism.random_states import RandomStates
 from kernel_backend.runner.determinism.state_between_calls import state_between_calls
+from kernel_backend.runner.external_loop.auxiliary_weights import UnheldOptimizers
 from kernel_backend.runner.first_epoch import FirstEpoch
 from kernel_backend.runner.gradients.tree import shares_of
 from kernel_backend.runner.logical_ranks import LogicalRanks
@@ -100,7 +101,12 @@ class FunctionsTraining:
                 "has it: return values as metrics to have all of them",
                 "warning",
             )
-        return train(training)
+        own = [each for objective in training.objectives for each in objective.optimizers.values()]
+        unheld = UnheldOptimizers(rank, own, lambda: training.step)
+        try:
+            return train(training)
+        finally:
+            unheld.close()
 
     def models(self, best: bool) -> nn.Module | dict[str, nn.Module]:
         """Return the trained model, or several models by name.
