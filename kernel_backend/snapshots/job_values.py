@@ -10,14 +10,14 @@ import pickle
 import reprlib
 import sys
 import types
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import IO, Any, NamedTuple
 
 import cloudpickle
 import xxhash
 
 from kernel_backend.model.sizes import size
-from kernel_backend.snapshots.object_graph import JOB, reduced_tensor
+from kernel_backend.snapshots.object_graph import JOB, reduced_tensor, reduced_view
 
 _SHOWN = 200  # characters of a value's text
 
@@ -109,14 +109,25 @@ def _reason(error: Exception) -> str:
 def _pickled(value: Any, target: _Digesting) -> _Pickler:
     pickler = _Pickler(target, protocol=5)
     pickler.needs = {}
+    pickler.arrays = frozenset(_arrays(value.values())) if isinstance(value, dict) else frozenset()
     pickler.dump(value)
     return pickler
+
+
+def _arrays(values: Iterable[Any]) -> Iterator[int]:
+    """Yield the ids of arrays among values, and of those that one of them shows whole, such as one before `reshape`."""
+    for each in values:
+        if type(each).__qualname__ == "ndarray":
+            yield id(each)
+            if getattr(each.base, "nbytes", None) == each.nbytes:
+                yield id(each.base)
 
 
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
     """Pickler that refers to the program's classes and functions by name, and stores lambdas and the like by code."""
 
     needs: dict[str, None]
+    arrays: frozenset[int]  # ids of arrays that are pickled in any case, so that views of them are none the larger
 
     def reducer_override(self, obj: Any) -> Any:
         """Return how to pickle an object; NotImplemented for one that is pickled as usual."""
@@ -128,6 +139,8 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         if isinstance(obj, io.IOBase):
             raise pickle.PicklingError("an open file belongs to the job's process")
         reduced = reduced_tensor(obj)
+        if reduced is NotImplemented:
+            reduced = reduced_view(obj, self.arrays)
         return super().reducer_override(obj) if reduced is NotImplemented else reduced
 
 

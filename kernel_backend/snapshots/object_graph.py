@@ -130,6 +130,24 @@ def reduced_tensor(obj: Any) -> Any:
     return _reduced_storage(obj)
 
 
+def reduced_view(obj: Any, arrays: Collection[int]) -> Any:
+    """Return how to pickle an array as a view of one of the `arrays`, given by their ids; else NotImplemented.
+
+    Numpy would copy it.
+    """
+    base: Any = getattr(obj, "base", None)
+    if id(base) not in arrays or type(obj).__qualname__ != "ndarray" or type(obj) is not type(base):
+        return NotImplemented
+    if not base.flags.c_contiguous or obj.dtype.hasobject:
+        return NotImplemented
+    return view_of, (base, obj.shape, obj.dtype, obj.ctypes.data - base.ctypes.data, obj.strides)
+
+
+def view_of(base: Any, shape: tuple[int, ...], dtype: Any, offset: int, strides: tuple[int, ...]) -> Any:
+    """Return an array of numpy that shares the memory of another; pickles call it by name."""
+    return type(base)(shape, dtype, base, offset, strides)
+
+
 def set_gradient(tensor: Any, gradient: Any) -> None:
     """Set the gradient of a tensor; pickles call it by name."""
     tensor.grad = gradient

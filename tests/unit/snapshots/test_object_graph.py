@@ -6,6 +6,7 @@ import io
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -34,3 +35,12 @@ def test_gradients_travel_with_their_tensors(travelled: Callable[[dict[str, Any]
     assert torch.equal(found["w"].grad, 2 * model.weight.detach()[0])
     assert found["model"].weight is found["alias"]
     assert torch.equal(found["alias"].grad, torch.full((1, 2), 2.0))
+
+
+def test_views_of_an_array_that_comes_back_share_its_memory() -> None:
+    table = np.arange(6.0).reshape(3, 2)
+    found = from_job({"losses": table[:, 1], "table": table, "rows": [table[::-1]], "alone": np.arange(9)[:2]})
+    found["table"][2, 1] = -1
+    assert found["losses"].tolist() == [1, 3, -1]
+    assert found["rows"][0][0].tolist() == [4, -1]
+    assert found["alone"].tolist() == [0, 1]
