@@ -130,7 +130,7 @@ class _Same:
         pairs = list(zip(one.co_consts, other.co_consts, strict=False))
         if len(one.co_consts) != len(other.co_consts) or not all(self._constants(*pair) for pair in pairs):
             return False
-        found = [name for name in one.co_names if name in self._one]
+        found = [name for name in one.co_names if name in self._one and name[:2] != "__"]  # `__name__` is the module's
         return all(name in self._other and self._values(self._one[name], self._other[name]) for name in found)
 
     def _constants(self, one: Any, other: Any) -> bool:

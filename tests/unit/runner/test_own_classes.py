@@ -70,6 +70,8 @@ from abc import ABC
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
+from collections import namedtuple
+Epoch = namedtuple("Epoch", "number loss")
 class Kind(Enum):
     A = "a"
 class Base(ABC):
@@ -85,9 +87,9 @@ class Result(NamedTuple):
 """
 
 
-@pytest.mark.parametrize("name", ["Kind", "Base", "Config", "Result"])
+@pytest.mark.parametrize("name", ["Kind", "Base", "Config", "Result", "Epoch"])
 def test_records_and_enums_of_equal_cells_are_equivalent(name: str) -> None:
-    one, other = ({"__name__": "__main__"} for _ in range(2))
+    one, other = {"__name__": "definition_of_net"}, {"__name__": "__main__"}
     exec(RECORDS, one)
     exec(RECORDS, other)
     assert equivalent(one[name], other[name], one, other)
@@ -105,7 +107,7 @@ def test_records_and_enums_of_equal_cells_are_equivalent(name: str) -> None:
     ],
 )
 def test_records_and_enums_that_were_changed_are_not_equivalent(name: str, before: str, after: str) -> None:
-    one, other = ({"__name__": "__main__"} for _ in range(2))
+    one, other = {"__name__": "definition_of_net"}, {"__name__": "__main__"}
     exec(RECORDS, one)
     exec(RECORDS.replace(before, after), other)
     assert not equivalent(one[name], other[name], one, other)
