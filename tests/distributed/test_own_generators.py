@@ -81,7 +81,8 @@ def test_a_generator_without_a_seed_that_a_function_makes_leaves_no_guarantee(tm
 
 def test_an_optimizer_of_the_loss_itself_leaves_no_guarantee(tmp_path):
     own = "tau = torch.zeros(1, requires_grad=True)\nbeside = torch.optim.SGD([tau], lr=0.1)\n"
-    steps = "stand()\n    if torch.is_grad_enabled(): (tau - 1).square().sum().backward(), beside.step(), beside.zero_grad()\n    return"
+    once = "(tau - 1).square().sum().backward(), beside.step(), beside.zero_grad()"
+    steps = f"stand()\n    if torch.is_grad_enabled(): {once}\n    return"
     source = DIGITS.replace("stand()\n    return", steps)
     ran = Trial(tmp_path / "trial", source=f"import torch\n{own}{source}", slots=1, options={"steps": 3}).run()
     assert ran.codes == [0], ran.logs()

@@ -13,7 +13,7 @@ from tests.notebook.conftest import known
 from tests.support.world import World
 from tests.torture.run_all import FOLDER, differences
 
-CHEAP = ["grid_search", "linear_by_hand", "lambdas_and_closures", "oof_folds", "two_names"]
+CHEAP = ["grid_search", "linear_by_hand", "lambdas_and_closures"]
 
 
 @pytest.mark.parametrize("name", CHEAP)
