@@ -174,7 +174,7 @@ class DaylightMagics(Magics):
             self.kernel.user_ns[options.out] = job
         if cell is not None and not plain:
             self._define(cell, checked.definition, capture)
-        awaited = self._awaited(checked, plain) if cell is not None else []
+        awaited = self._awaited(checked, only=plain and bool(options.back)) if cell is not None else []
         if cell is not None:
             notes = self._notes(checked, overview, awaited, options.out, new)
             checked = replace(checked, passing=(*checked.passing, *notes))
@@ -184,13 +184,14 @@ class DaylightMagics(Magics):
         if ended is not None and awaited:
             self.awaited.arrived(job)
 
-    def _awaited(self, checked: PreparedSubmission, plain: bool) -> list[str]:
-        """Return the names whose values come back from the job of a submitted cell."""
+    def _awaited(self, checked: PreparedSubmission, only: bool) -> list[str]:
+        """Return the names whose values come back from the job of a submitted cell: with `only`, those of `--back`."""
         held, capture = self.kernel.user_ns, checked.capture
         names = set_by_job(checked, held, self.awaited.bound)
-        if gives_values(checked) and not plain:
-            names += untrained_values(self.recorder.running, checked.definition, capture, held).names
+        if gives_values(checked) and not only:
             names += changed_objects(capture, held)
+            if checked.definition.form != "plain":
+                names += untrained_values(self.recorder.running, checked.definition, capture, held).names
         return list(dict.fromkeys(names))
 
     def _notes(

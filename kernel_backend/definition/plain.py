@@ -50,8 +50,13 @@ def brought_back(tree: ast.Module, cell: int) -> list[str]:
     >>> brought_back(ast.parse(marked("forest = fit()\\nscore = 1", ["score"])), 1)
     ['score']
     """
-    listed = ast.literal_eval(tree.body[-1].value) if is_plain(tree) else []  # type: ignore[attr-defined]
-    return listed or [name for name in set_by_cell(tree, cell, whole=True) if name != MARK]
+    return listed(tree) or [name for name in set_by_cell(tree, cell, whole=True) if name != MARK]
+
+
+def listed(tree: ast.Module) -> list[str]:
+    """Return the names that the mark of a plain cell lists, from `--back`; none if it has no mark."""
+    names: list[str] = ast.literal_eval(tree.body[-1].value) if is_plain(tree) else []  # type: ignore[attr-defined]
+    return names
 
 
 def _is_mark(node: ast.stmt) -> bool:

@@ -8,7 +8,7 @@ import threading
 from torch import nn
 
 from kernel_backend.artifacts.run import run
-from kernel_backend.definition.plain import MARK, brought_back
+from kernel_backend.definition.plain import MARK, brought_back, listed
 from kernel_backend.model.artifacts import LAST
 from kernel_backend.runner.cell_values import ValueWriter
 from kernel_backend.runner.context import RankContext
@@ -69,6 +69,8 @@ class PlainTraining:
         loaded = self._rank.loaded
         assert loaded.cell is not None
         held = vars(loaded.module)
+        values = ValueWriter(self._rank, brought_back(loaded.cell, 1), only=bool(listed(loaded.cell)))
+        values.begin(held)
         with children_end_here(), ending_normally():
             exec(compile(loaded.cell, str(loaded.module.__file__), "exec", dont_inherit=True), held)
         for name in held[MARK]:
@@ -77,7 +79,7 @@ class PlainTraining:
         last = held.get(LAST)
         if last is not None:
             print(f"result: {shown(last)}", flush=True)
-        ValueWriter(self._rank, brought_back(loaded.cell, 1), only=True).save(held, last)
+        values.save(held, last)
 
     def _beside(self) -> None:
         """Write heartbeats while the cell runs, in a thread; end the process if the job's slots are reclaimed.
