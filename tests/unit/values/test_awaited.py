@@ -1,0 +1,90 @@
+"""Test which of several jobs' values the notebook gets, and what of its own stays."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+import torch
+
+from jupyter_ext.job.values import JobValues
+from jupyter_ext.values.awaited import AwaitedValues
+from kernel_backend.model.artifacts import RANDOM, CellValues
+
+
+class Ended:
+    """A job that has ended, and has stored these values."""
+
+    def __init__(self, number: int, slots: int = 1, **values: Any) -> None:
+        self.number, self._values = number, values
+        self._index = CellValues(
+            values={name: repr(each) for name, each in values.items()}, bytes=1, digest="", slots=slots
+        )
+
+    def values(self, trial: int | None = None, *, wait: bool = True) -> JobValues:
+        return JobValues(self.number, self._index, self._values)
+
+
+def expect(awaited: AwaitedValues, job: Any, *names: str) -> None:
+    awaited.expect(job, None, names, f"%%dlsubmit\ncell of {job.number}")  # type: ignore[arg-type]
+
+
+def arrived(awaited: AwaitedValues, job: Any) -> None:
+    awaited.arrived(job)
+
+
+def test_of_two_jobs_that_set_a_name_the_later_one_counts() -> None:
+    held: dict[str, Any] = {}
+    awaited = AwaitedValues(held)
+    first, second = Ended(1, model="first", loss=1), Ended(2, model="second")
+    expect(awaited, first, "model", "loss")
+    expect(awaited, second, "model")
+    arrived(awaited, first)
+    assert held == {"loss": 1}
+    arrived(awaited, second)
+    assert held == {"loss": 1, "model": "second"}
+
+
+def test_what_the_user_sets_meanwhile_stays_and_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    held: dict[str, Any] = {"best": 0}
+    awaited = AwaitedValues(held)
+    job = Ended(7, best=9, loss=1)
+    expect(awaited, job, "best", "loss")
+    held["best"] = 5
+    arrived(awaited, job)
+    assert held == {"best": 5, "loss": 1}
+    said = capsys.readouterr().out
+    assert "from #7: loss" in said
+    assert "note: best was set here since, and stays; %dl values 7 best --as NAME brings the job's" in said
+    assert awaited.bound == ["loss"]
+    held["loss"] = 2
+    assert awaited.bound == []
+
+
+def test_a_value_under_another_name_leaves_the_notebooks_own(capsys: pytest.CaptureFixture[str]) -> None:
+    held: dict[str, Any] = {"history": "mine"}
+    awaited = AwaitedValues(held)
+    awaited.bind(Ended(4, slots=2, history=[1], loss=2), ["history"], renamed="theirs")  # type: ignore[arg-type]
+    assert held == {"history": "mine", "theirs": [1]}
+    assert "from #4 (rank 0): theirs" in capsys.readouterr().out
+
+
+def test_the_random_generators_are_set_only_if_the_job_has_stored_them() -> None:
+    random.seed(3), torch.manual_seed(3)
+    before = random.getstate(), torch.get_rng_state()
+    states = {"python": random.Random(8).getstate(), "torch": torch.Generator().manual_seed(8).get_state()}
+    awaited = AwaitedValues({})
+    job = Ended(1, loss=1)
+    expect(awaited, job, "loss")
+    arrived(awaited, job)
+    assert random.getstate() == before[0]
+    other = Ended(2, loss=2, **{RANDOM: states})
+    expect(awaited, other, "loss")
+    arrived(awaited, other)
+    assert random.random() == random.Random(8).random()
+    assert torch.equal(torch.rand(1), torch.rand(1, generator=torch.Generator().manual_seed(8)))
+
+
+def test_nothing_of_a_cell_is_read_while_no_job_is_awaited() -> None:
+    AwaitedValues({}).bind_for("this is no cell of Python at all(")
