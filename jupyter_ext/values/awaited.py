@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -198,7 +199,12 @@ class BindFirst(ast.NodeTransformer):
     def visit(self, node: ast.AST) -> ast.AST:
         """Bind what the cell reads, and return its tree as it is."""
         if (cell := self._begins()) is not None:
-            self._awaited.bind_for(cell)
+            try:
+                self._awaited.bind_for(cell)
+            except InputRejected:
+                raise
+            except Exception as error:  # IPython would call no transformer any more that raises anything else
+                tell(f"note: no values of jobs were looked for: {type(error).__name__}: {error}", file=sys.stderr)
         return node
 
 
