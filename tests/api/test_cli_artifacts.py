@@ -9,6 +9,7 @@ import pytest
 
 from jupyter_ext.job.job import Job
 from jupyter_ext.magics.commands import run_command
+from jupyter_ext.values.awaited import AwaitedValues
 from jupyter_ext.views.comm_api import MOST_BYTES, answer
 from kernel_backend.cli import main
 from kernel_backend.errors import InvalidRequest, NotFound
@@ -72,11 +73,11 @@ def test_a_name_that_is_none_and_a_folder_that_cannot_be_are_told(capsys: Captur
 
 
 def test_the_magic_does_the_same(capsys: Capture) -> None:
-    run_command(["artifacts", "1", "--get", "net", "--out", "here"])
+    run_command(["artifacts", "1", "--get", "net", "--out", "here"], AwaitedValues({}))
     assert capsys.readouterr().out == "here/1/net\n"
     with pytest.raises(InvalidRequest, match="takes one experiment"):
-        run_command(["artifacts"])
-    run_command(["artifacts", "1"])
+        run_command(["artifacts"], AwaitedValues({}))
+    run_command(["artifacts", "1"], AwaitedValues({}))
     assert "a table" in capsys.readouterr().out
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from jupyter_ext.magics.commands import run_command
+from jupyter_ext.values.awaited import AwaitedValues
 from kernel_backend.cli import main
 from kernel_backend.client import Client
 from kernel_backend.identity.local import LocalIdentity
@@ -137,9 +138,9 @@ def test_a_cell_says_the_same(service: Served, crowded: Client, capsys: pytest.C
     shown: list[str] = []
     monkeypatch.setattr("IPython.display.display", lambda bundle, raw: shown.append(bundle["text/plain"]))
     for line in ("quota", "queue", "nodes"):
-        run_command([line])
+        run_command([line], AwaitedValues({}))
     assert f"user {ME}" in shown[0]
     assert "#2 faces" in shown[1]
     assert f"{ME} 2 (#1)" in shown[2]
-    run_command(["quota", "set", "user", ME, "--priority", "3"])
+    run_command(["quota", "set", "user", ME, "--priority", "3"], AwaitedValues({}))
     assert f"to take it back: %dl quota clear user {ME} --priority" in capsys.readouterr().out

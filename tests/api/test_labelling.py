@@ -11,6 +11,7 @@ import pytest
 
 from jupyter_ext.job.job import Job
 from jupyter_ext.magics.commands import run_command
+from jupyter_ext.values.awaited import AwaitedValues
 from jupyter_ext.views.comm_api import answer
 from kernel_backend.cli import main
 from kernel_backend.client import Client
@@ -97,8 +98,8 @@ def test_the_verbs_in_a_terminal_and_in_a_cell(service: Served, capsys: pytest.C
     assert said("note", "1") == "there is no note\n"
     assert main(["rename", "1"]) == 2
     assert "write daylight rename 12 wide net" in capsys.readouterr().err
-    run_command(["tag", "2", "paper"])
-    run_command(["list", "--tag", "paper"])
+    run_command(["tag", "2", "paper"], AwaitedValues({}))
+    run_command(["list", "--tag", "paper"], AwaitedValues({}))
     assert "faces" in capsys.readouterr().out
 
 
