@@ -130,11 +130,13 @@ class AwaitedValues:
             self._wait(expected, line)
             self._bind(expected, wanted, line)
         except KeyboardInterrupt:
+            line.end(f"waited for #{number}")
             raise NotRun("Interrupted", f"stopped waiting for #{number}, which goes on; the cell has not run") from None
         except ServiceUnreachable as error:
             raise NotRun("ServiceUnreachable", error.message) from error
         except DaylightError as error:
             self._forget(expected)
+            line.end(f"waited for #{number}")
             name = ", ".join(sorted(wanted & expected.before.keys()))
             after = f"{name} would have come from #{number}; run the cell again to use what the notebook has"
             raise NotRun(type(error).__name__, f"{error.message}\n{after}") from error
@@ -216,6 +218,11 @@ class _Line:
         self._replaces = getattr(shell, "kernel", None) is not None
         self._handle: Any = None
         self._shown = ""
+
+    def end(self, text: str) -> None:
+        """Show a text in place of the last one, if there is one that can be replaced."""
+        if self._handle is not None:
+            self.show(text)
 
     def show(self, text: str) -> None:
         """Show a text in place of the last one."""
