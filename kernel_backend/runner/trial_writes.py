@@ -1,7 +1,8 @@
 """Tell the user of a search when two of its trials write the same file, as each may read what the other has written.
 
 Trials share the user's working folder, as programs started there by hand would. Files that are only appended to, and
-databases, are meant for several writers.
+databases, are meant for several writers. The first writers are recorded in the home; nodes that do not share it see
+only that a file is younger than their trial's attempt.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import time
 from collections.abc import Callable
 from hashlib import blake2b
 from pathlib import Path
@@ -39,6 +41,13 @@ def written_by(event: str, args: tuple[Any, ...]) -> Any:
     return args[1] if event == "os.rename" else None  # os.replace, too
 
 
+def is_younger(path: str, time: float) -> bool:
+    """Return True if a file was changed after a time (Unix seconds); False if there is none."""
+    with contextlib.suppress(OSError):
+        return os.stat(path).st_mtime > time
+    return False
+
+
 class TrialWrites:
     """Listener, by an audit hook (PEP 578), to the files that this process writes for a trial of a search."""
 
@@ -49,10 +58,12 @@ class TrialWrites:
         self._but = (*caches_of(os.environ), *map(os.path.realpath, (job.home, job.checkpoints, job.code)))
         self._folder = program_folder(Path(job.home), job.experiment, job.trial).with_name("written")
         self._seen: set[str] = set()
+        self._began = 0.0
         self._over = False
 
     def begin(self) -> None:
         """Listen from now on, until the first file was told; a hook cannot be removed."""
+        self._began = time.time()
         with contextlib.suppress(OSError):  # without the folder, as on a full disk, nothing is told
             self._folder.mkdir(parents=True, exist_ok=True)
         sys.addaudithook(self._hear)
@@ -73,18 +84,20 @@ class TrialWrites:
         if path in self._seen or not is_result(path, self._cwd, self._but):
             return
         self._seen.add(path)
+        by_another = self._job.staged and is_younger(path, self._began)
         first = first_writer(self._folder, path, self._job.trial)
-        if first is not None:
+        if first is not None or by_another:
             self.end()
-            self._note(shared_text(os.path.relpath(path, self._cwd), first, self._job))
+            other = "another trial" if first is None else f"trial {first}"
+            self._note(shared_text(os.path.relpath(path, self._cwd), other, self._job))
 
 
-def shared_text(name: str, first: int, job: LaunchSpec) -> str:
-    """Return a warning that the trial of `job` writes the file `name`, which the trial `first` has written."""
+def shared_text(name: str, other: str, job: LaunchSpec) -> str:
+    """Return a warning that the trial of `job` writes the file `name`, which an `other` trial has written."""
     stem, suffix = os.path.splitext(name)
     values = "".join(f"-{{{each}}}" for each in job.params)
     return (
-        f"{name} is written by trial {first} of this search, too. Trials share the working folder, so each may read "
+        f"{name} is written by {other} of this search, too. Trials share the working folder, so each may read "
         "what the other wrote, and its metrics may be the other's: name the file by the trial's hyperparameters"
         + (f', as in f"{stem}{values}{suffix}"' if values else "")
     )

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
+import time
 from pathlib import Path
 
 import h5py
@@ -28,7 +30,7 @@ def notes_of(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
     opened_files.watch(lambda path: False)  # torch and safetensors tell of their files from then on
 
-    def run(trial, write):
+    def run(trial, write, home="home"):
         notes: list[str] = []
         job = LaunchSpec(
             experiment=5,
@@ -42,7 +44,8 @@ def notes_of(tmp_path, monkeypatch):
             code=str(tmp_path / "home" / "code"),
             snapshot="",
             checkpoints=str(tmp_path / "home" / "checkpoints"),
-            home=str(tmp_path / "home"),
+            home=str(tmp_path / home),
+            staged=home != "home",
         )
         writes = TrialWrites(job, notes.append)
         writes.begin()
@@ -86,6 +89,19 @@ def test_the_second_trial_that_writes_a_file_is_told(notes_of, write):
 
 def test_a_trial_that_writes_its_file_again_is_not_told(notes_of):
     assert [notes_of(1, saved), notes_of(1, saved)] == [[], []]
+
+
+def test_on_nodes_without_a_common_home_a_file_that_another_one_writes_meanwhile_is_told(notes_of):
+    def after_the_other():
+        beside = [sys.executable, "-c", "open('best.pt', 'w').close()"]  # a trial on another node
+        subprocess.run(beside, check=True)
+        os.utime("best.pt", (time.time() + 1, time.time() + 1))
+        saved()
+
+    saved()  # of an earlier search
+    assert notes_of(1, lambda: (saved(), saved()), home="of-one-node") == []
+    (told,) = notes_of(2, after_the_other, home="of-another-node")
+    assert told.startswith("best.pt is written by another trial of this search, too.")
 
 
 def test_files_that_are_read_or_appended_to_or_named_by_their_trial_are_not_told(notes_of, tmp_path):
