@@ -55,7 +55,7 @@ class Plotting(Trial):
 
 
 def told(attempt: Attempt) -> list[str]:
-    return [each.name for each in attempt.records if isinstance(each, ArtifactSaved)]
+    return [each.name for each in attempt.records if isinstance(each, ArtifactSaved) and each.media == "image/png"]
 
 
 @pytest.mark.parametrize("slots", [1, 2])
