@@ -54,7 +54,6 @@ class ValueWriter:
         if not self._writes:
             return
         try:
-            self._rank.progress.tick("finishing", self._rank.progress.step)
             self._save(_values(held, self._names), {} if last is None else {LAST: last}, missing)
         except Exception as error:  # such as a full disk
             text = f"the cell's values were not stored for the notebook: {type(error).__name__}: {error}"
