@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 from jupyter_client.blocking.client import BlockingKernelClient
 from jupyter_client.manager import KernelManager
 
+from jupyter_ext.values.awaited import MARK
+
 Run = Callable[..., list[Any]]
 
 
@@ -64,8 +66,9 @@ def error(cell: Any) -> Any:
 
 
 def shown(cell: Any) -> list[dict[str, Any]]:
-    """Return the MIME bundles that a cell displays."""
-    return [output.data for output in cell.outputs if output.output_type in ("display_data", "execute_result")]
+    """Return the MIME bundles that a cell displays, without lines on values that came from a job."""
+    displayed = (output for output in cell.outputs if output.output_type in ("display_data", "execute_result"))
+    return [output.data for output in displayed if MARK not in output.metadata]
 
 
 def replace_in_cells(notebook: Any, written: str, instead: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from jupyter_ext.values.awaited import MARK
 from tests.notebook.cells import Kernel, Notebook
 from tests.support.world import DEFINITION, World, until
 
@@ -52,7 +53,7 @@ def test_stop_ends_them(notebook: Notebook, world: World):
 
 def test_waiting_draws_one_card_again_and_again(notebook: Notebook, world: World):
     text = notebook.run(f"%%dlsubmit --slots 1 --backend torch --wait{DEFINITION}")
-    kinds = notebook.kinds()
+    displayed = [each["content"] for each in notebook.outputs if each["msg_type"] == "display_data"]
     assert "completed" in text
-    assert kinds.count("display_data") == 1
-    assert "update_display_data" in kinds
+    assert [MARK in each["metadata"] for each in displayed] == [False, True]  # the card, and what came back
+    assert "update_display_data" in notebook.kinds()
