@@ -213,9 +213,8 @@ class Config(Record):
     rng: Literal["derived", "stream"] = "derived"
     reproducible: Literal["off", "host", "portable"] = "host"
     rehearse: bool = True  # rehearse a restart of a program that has its own training loop, while it trains
-    values: Literal["off", "on", "rng"] = (
-        "on"  # whether a notebook's cell gives its values back; with rng, generators, too
-    )
+    # What the cell of a notebook gives back: its values, with rng the random generators, too. None: on.
+    values: Literal["on", "rng", "off"] | None = None
     weights_from: str | None = Field(None, pattern=r"\d+(\.\d+)?")  # trial from whose best weights training starts
     metric: Metric = Metric()  # defines which checkpoint is best
     metric_pattern: tuple[str, ...] = ()  # regular expressions whose named groups extract metrics from a command's log

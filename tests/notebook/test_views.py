@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from jupyter_client.blocking.client import BlockingKernelClient
 
+from jupyter_ext.values.awaited import MARK
 from jupyter_ext.views import MIME_TYPE
 from kernel_backend.errors import NotFound
 from tests.notebook.cells import Kernel, Run, error, shown
@@ -44,9 +45,10 @@ class Page:
         return self.heard[before:]
 
     def bundles(self, source: str) -> list[dict[str, Any]]:
-        """Return the bundles that a cell displays, including updates."""
+        """Return the bundles that a cell displays, including updates, without lines on values that came from a job."""
         kinds = ("display_data", "execute_result", "update_display_data")
-        return [each["content"]["data"] for each in self.run(source) if each["msg_type"] in kinds]
+        displayed = [each["content"] for each in self.run(source) if each["msg_type"] in kinds]
+        return [each["data"] for each in displayed if MARK not in each["metadata"]]
 
     def idle(self, cell: str) -> bool:
         """Return True once the kernel has reported that the cell has ended."""

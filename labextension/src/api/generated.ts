@@ -643,11 +643,8 @@ export interface components {
             reproducible: "off" | "host" | "portable";
             /** @default true */
             rehearse: boolean;
-            /**
-             * @default on
-             * @enum {string}
-             */
-            values: "off" | "on" | "rng";
+            /** @default null */
+            values: ("on" | "rng" | "off") | null;
             /** @default null */
             weights_from: string | null;
             /**
