@@ -152,6 +152,7 @@ export function experiment(fields: Partial<Experiment> = {}): Experiment {
       rng: 'derived',
       reproducible: 'host',
       rehearse: true,
+      values: null,
       metric: { name: 'loss', mode: 'min' },
       search: null,
       checkpoint_every: null,
