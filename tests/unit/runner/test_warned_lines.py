@@ -19,11 +19,7 @@ KERAS = {**os.environ, "KERAS_BACKEND": "torch"}
 RUNNER = Path(__file__).parents[3] / "kernel_backend/runner"
 # For each function of ours that stands in for another, code that makes `wrapped` of `function`, and its arguments.
 WRAPPERS = {
-    "opened_files.serialize_file": "wrapped, given = library('safetensors.torch', 'serialize_file'), (1, 'file')",
-    "opened_files.safe_open": "wrapped = library('safetensors.torch', 'safe_open')",
-    "opened_files.saves": "wrapped, given = library('torch.jit', '_script.RecursiveScriptModule.save'), (1, 'file')",
-    "opened_files.make_fid": "wrapped, given = library('h5py._hl.files', 'make_fid'), ('file', 'r')",
-    "opened_files.opens": "wrapped = library('torch.serialization', '_open_zipfile_writer')",
+    "native_opens.told": "wrapped = native_opens._telling(function, lambda *_: ('file', 0))",
     "timing.intercept.timed": "wrapped = intercept._timed_backward(function, StepClock())",
     "timing.intercept.timed (fetch)": "wrapped = intercept._timed_fetch(function, StepClock())",
     "forms.keras.metrics.checked": "wrapped, given = _of_samples('m', function), (1, 2)",
@@ -31,9 +27,9 @@ WRAPPERS = {
     "forms.script.iterators.made": "wrapped = generator_function(function)",
 }
 PROGRAM = """
-import functools, importlib, json, sys, types, warnings
+import json, sys, types, warnings
 import torch
-from kernel_backend.runner import opened_files as opened
+from kernel_backend.runner import native_opens
 from kernel_backend.runner.forms.keras.metrics import _of_samples
 from kernel_backend.runner.forms.script.curves.trackers import Trackers
 from kernel_backend.runner.forms.script.iterators import generator_function
@@ -47,18 +43,6 @@ warn_of_users_lines()
 
 class Result(list):
     shape, _num_workers = (1,), 0
-
-def library(module, name):
-    module = importlib.import_module(module)
-    setattr(importlib.import_module("safetensors"), "safe_open", function)
-    *within, name = name.split(".")
-    owner = functools.reduce(getattr, within, module)
-    setattr(owner, name, function)
-    if "h5py" in module.__name__:
-        opened._have_h5py_tell(module)
-    else:
-        opened._have_safetensors_tell() if "safetensors" in module.__name__ else opened._have_torch_tell()
-    return getattr(owner, name)
 
 def before(function):
     trackers, owner = Trackers(len, lambda read, *given: read(*given)), types.SimpleNamespace(log=function)
