@@ -165,7 +165,7 @@ class _Graph:
 
     @cached_property
     def _used(self) -> Counter[str]:
-        """How often the program uses each name within training loops, other than to copy what it names."""
+        """Count how often the program uses each name within training loops, other than to copy what it names."""
         ahead: list[ast.AST] = [
             node
             for scope in self.entered()

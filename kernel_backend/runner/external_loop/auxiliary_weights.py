@@ -65,7 +65,7 @@ class AuxiliaryWeights(nn.Module):
 
 
 class Auxiliaries(NamedTuple):
-    """What users' code trains beside the registered modules, each by a short form of the path to it."""
+    """Tensors, optimizers and schedules that users' code trains beside registered modules, by a short path to each."""
 
     tensors: dict[str, Tensor]
     steppers: dict[str, Optimizer | LRScheduler]

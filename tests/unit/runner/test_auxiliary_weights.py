@@ -98,7 +98,7 @@ def test_weights_that_are_written_by_their_data_are_held() -> None:
 
 
 class Rank:
-    """What an UnheldOptimizers tells of."""
+    """Rank that records the limits of its guarantee."""
 
     def __init__(self) -> None:
         self.limits: list[str] = []
