@@ -11,7 +11,7 @@ import linecache
 import sys
 from collections.abc import Mapping
 from types import FunctionType, ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import xxhash
 
@@ -24,9 +24,6 @@ from kernel_backend.model.artifacts import LAST, RANDOM, VALUES, CellValues
 from kernel_backend.model.syntax import module_tree
 from kernel_backend.snapshots.object_graph import JOB, unpickled
 from kernel_backend.text.terminal import tell
-
-if TYPE_CHECKING:
-    from jupyter_ext.job.results import JobResults
 
 OF_FUNCTIONS = ("functions", "keras", "loop")  # forms whose cells set no variables
 _LINES = 12  # of a difference between two definitions of a class
@@ -72,7 +69,7 @@ def values_of(client: Client, number: int, trial: int) -> JobValues:
         ) from error
 
 
-def values_of_functions(job: JobResults, trial: int) -> JobValues:
+def values_of_functions(job: Any, trial: int) -> JobValues:
     """Return what a definition of functions has as values: the validations as `history`, a row each, and its model.
 
     The model is one that the cell gives as a value, and no function. Raises NotFound for another form, or a search.
