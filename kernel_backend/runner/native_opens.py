@@ -55,7 +55,7 @@ def _is_file(path: Any) -> bool:
     return isinstance(path, str | bytes | os.PathLike) and not os.fsdecode(path).startswith(("<", ":"))
 
 
-def _lmdb(path: Any, map_size: int = 0, subdir: bool = True, readonly: bool = False, *_: Any, **__: Any) -> Any:
+def _lmdb(path: Any, _map_size: int = 0, subdir: bool = True, readonly: bool = False, *_: Any, **__: Any) -> Any:
     return os.path.join(os.fsdecode(path), "data.mdb") if subdir else path, _READS if readonly else _MAKES
 
 
