@@ -4,6 +4,7 @@ import type { Curve, Kind } from '../src/api/types';
 import { evenly, inWords, markedText, lastText, tableOf } from '../src/view/describe';
 import { aligned, allPositive, type Line, lineOf, linesOf, panelsOf } from '../src/view/lines';
 import { DEFAULTS } from '../src/view/settings';
+import { spanByKey } from '../src/view/zoom';
 
 function curve(kind: Kind, metric: string, mean: (number | null)[], more: Partial<Curve> = {}): Curve {
   const step = mean.map((_, index) => 10 * (index + 1));
@@ -62,7 +63,7 @@ describe('lines', () => {
       ['training', false, [0.5, 1, 2], [4, 3, 2]],
       ['training 2', true, [0.5, 1], [9, 8]]
     ]);
-    expect(both.map(lastText)).toEqual(['2', '8']);
+    expect(both.map(each => lastText(each, 'epoch'))).toEqual(['2', '8']);
     expect(linesOf(told, { label: 'training', colour: 'training' }, DEFAULTS, 1000)[1]).toBe(both[1]);
   });
 
@@ -155,10 +156,60 @@ describe('a label', () => {
 
   test('says the newest value in the same way', () => {
     const told = curve('training', 'loss', [3, 0]);
-    expect(lastText(line(told, { ...DEFAULTS, smoothing: 0.5 }))).toBe('1 (0)');
-    expect(lastText(line(told))).toBe('0');
-    expect(lastText(line(curve('training', 'loss', [3, null], { last: 'NaN' })))).toBe('nan');
-    expect(lastText(line(curve('training', 'loss', [])))).toBe('');
+    expect(lastText(line(told, { ...DEFAULTS, smoothing: 0.5 }), 'epoch')).toBe('1 (0)');
+    expect(lastText(line(told), 'epoch')).toBe('0');
+    expect(lastText(line(curve('training', 'loss', [3, null], { last: 'NaN' })), 'epoch')).toBe('nan');
+    expect(lastText(line(curve('training', 'loss', [])), 'epoch')).toBe('');
+  });
+});
+
+describe('the best value', () => {
+  const told = curve('validation', 'accuracy', [0.9, 0.9697, 0.9697, 0.9461], { at: [1060, 1125, 1200, 1260] });
+  const look = { label: 'validation', colour: 'validation', mode: 'max' } as const;
+  const best = (settings = DEFAULTS, of = told): Line => lineOf({ ...of }, look, settings, 1000);
+
+  test('is said beside the newest, with the place on the axis where it was first reached', () => {
+    expect(lastText(best(), 'epoch')).toBe('0.9461 (best 0.9697 @ 0.2)');
+    expect(lastText(best({ ...DEFAULTS, axis: 'step' }), 'step')).toBe('0.9461 (best 0.9697 @ 20)');
+    expect(lastText(best({ ...DEFAULTS, axis: 'time' }), 'time')).toBe('0.9461 (best 0.9697 @ 2:05)');
+  });
+
+  test('stands beside the smoothed and the raw newest value, and is itself a raw one', () => {
+    const smooth = best({ ...DEFAULTS, smoothing: 0.5 });
+    expect(lastText(smooth, 'epoch')).toMatch(/^0\.95\d+ \(0\.9461, best 0\.9697 @ 0\.2\)$/);
+    expect(smooth.best).toEqual({ index: 1, value: 0.9697 });
+  });
+
+  test('is named only where it is the newest, and where there is one to choose from', () => {
+    expect(lastText(best(DEFAULTS, curve('validation', 'accuracy', [0.9, 0.95])), 'epoch')).toBe('0.95 (best)');
+    expect(best(DEFAULTS, curve('validation', 'accuracy', [0.9])).best).toBeNull();
+  });
+
+  test('of a point that stands for several reports is the best of them', () => {
+    const merged = curve('validation', 'accuracy', [0.8, 0.7], { size: [2, 1], low: [0.7, 0.7], high: [0.9, 0.7] });
+    expect(best(DEFAULTS, merged).best).toEqual({ index: 0, value: 0.9 });
+  });
+});
+
+describe('the shown part of the x axis', () => {
+  const whole = [0, 8] as const;
+
+  test('is halved and doubled around its middle, and is never more than all', () => {
+    expect(spanByKey('+', null, whole)).toEqual([2, 6]);
+    expect(spanByKey('-', [3, 5], whole)).toEqual([2, 6]);
+    expect(spanByKey('-', [0, 2], whole)).toEqual([0, 4]);
+    expect(spanByKey('-', [1, 7], whole)).toBeNull();
+  });
+
+  test('is moved along the axis, not beyond its ends', () => {
+    expect(spanByKey('ArrowRight', [2, 6], whole)).toEqual([3, 7]);
+    expect(spanByKey('ArrowRight', [4, 8], whole)).toEqual([4, 8]);
+    expect(spanByKey('ArrowLeft', [0.5, 4.5], whole)).toEqual([0, 4]);
+  });
+
+  test('is all again after Escape; other keys are left to the notebook', () => {
+    expect(spanByKey('Escape', [2, 6], whole)).toBeNull();
+    expect(spanByKey('a', [2, 6], whole)).toBeUndefined();
   });
 });
 

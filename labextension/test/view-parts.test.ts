@@ -91,6 +91,25 @@ describe('plots', () => {
     expect(same).toEqual([false, true]);
   });
 
+  test('mark the best validation of the metric and of the loss, whose better values are known', () => {
+    const accuracy = { ...experiment().config, metric: { name: 'accuracy', mode: 'max' as const } };
+    const known = overview({ experiment: experiment({ config: accuracy }) });
+    const told = [...curves(report(1), report(2)).curves, ...['loss', 'accuracy', 'f1'].map(validation)].map(each => ({
+      ...each,
+      low: [0.1, 0.2],
+      high: [0.1, 0.2]
+    }));
+    const marked = alone(look({ overview: known, curves: told }), DEFAULTS).map(each => [
+      each.metric,
+      ...each.make().picture.lines.map(({ best }) => best?.value)
+    ]);
+    expect(marked).toEqual([
+      ['loss', undefined, 0.1],
+      ['accuracy', 0.2],
+      ['f1', undefined]
+    ]);
+  });
+
   test('say why an axis is not logarithmic', () => {
     const zero = { ...validation(), mean: [0], low: [0] };
     const made = alone(look({ curves: [zero, validation('f1')] }), { ...DEFAULTS, logAxis: true }).map(each =>

@@ -43,6 +43,7 @@ export class CompareView {
     this._validation = h('input', { type: 'checkbox', checked: true, onchange: () => this._plan() });
     this._toolbar.root.append(h('label', {}, this._validation, 'validation only'));
     this._plots = new Plots(this._root, () => this._frame.request());
+    this._toolbar.root.append(this._plots.reset);
     const heads = h('ul', { class: 'dl-compared', 'aria-label': 'Experiments' }, ...this._heads.map(head => head.root));
     this._root.append(heads, this._toolbar.root, this._plots.root, this._empty, this._table.root);
     this._unsubscribe = _watches.map(watch => watch.subscribe(() => this._changed()));
@@ -107,7 +108,8 @@ export class CompareView {
   /** Select what to plot, which is drawn in the next frame. */
   private _plan(): void {
     const looks = this._watches.map(watch => watch.look);
-    this._plots.update(overlaid(looks, this._toolbar.settings, this._validation.checked));
+    const { settings } = this._toolbar;
+    this._plots.update(overlaid(looks, settings, this._validation.checked), settings.axis);
     this._frame.request();
   }
 }

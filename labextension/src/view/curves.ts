@@ -23,6 +23,7 @@ export class Curves {
       wanted();
     });
     this._plots = new Plots(host, wanted);
+    this._toolbar.root.append(this._plots.reset);
     this.root = h('section', { class: 'dl-curves' }, this._toolbar.root, this._plots.root, this._empty);
   }
 
@@ -55,7 +56,8 @@ export class Curves {
 
   private _plan(): void {
     if (this._look) {
-      this._plots.update(alone(this._look, this._toolbar.settings));
+      const { settings } = this._toolbar;
+      this._plots.update(alone(this._look, settings), settings.axis);
     }
   }
 }

@@ -69,18 +69,29 @@ export function valueText(curve: Curve, index: number): string {
 
 /** Format the value marked on a line and, in brackets, the reported value if it differs (by smoothing). */
 export function markedText(line: Line, index: number): string {
-  return besideRaw(line, index, valueText(line.curve, index));
+  return withNotes(line, index, valueText(line.curve, index), '');
 }
 
-/** Format a line's newest value, like `markedText`. */
-export function lastText(line: Line): string {
+/** Format a line's newest value like `markedText`, and its best one: `0.9461 (best 0.9697 @ 6)`. */
+export function lastText(line: Line, axis: Axis): string {
   const { last } = line.curve;
-  return last === null ? '' : besideRaw(line, line.mean.length - 1, number(last));
+  return last === null ? '' : withNotes(line, line.mean.length - 1, number(last), bestText(line, axis));
 }
 
-function besideRaw(line: Line, index: number, raw: string): string {
+function bestText({ best, x, mean }: Line, axis: Axis): string {
+  if (best === null || best.index === mean.length - 1) {
+    return best === null ? '' : 'best';
+  }
+  const at = x[best.index] ?? 0;
+  return `best ${number(best.value)} @ ${axis === 'epoch' ? roundedEpoch(at) : axis === 'step' ? at : secondsText(at, 1)}`;
+}
+
+/** Format the drawn value and, in brackets, the reported one if it differs, and a note. */
+function withNotes(line: Line, index: number, raw: string, note: string): string {
   const drawn = line.raw ? line.mean[index] : undefined;
-  return typeof drawn === 'number' ? `${number(drawn)} (${raw})` : raw;
+  const smooth = typeof drawn === 'number';
+  const notes = [...(smooth ? [raw] : []), ...(note ? [note] : [])];
+  return (smooth ? number(drawn) : raw) + (notes.length ? ` (${notes.join(', ')})` : '');
 }
 
 /** Return a table of at most ROWS rows: step, epoch, and each line's values; of more steps, an even selection. */

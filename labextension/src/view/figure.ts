@@ -3,17 +3,19 @@
 import { inWords, markedText, lastText, placeText } from './describe';
 import { h, setText, show } from './dom';
 import { Keys } from './keys';
+import type { Line } from './lines';
 import { type Hover, Plot } from './plot';
 import type { Picture } from './plotlook';
 import { Table } from './table';
 import type { Theme } from './theme';
+import type { Span } from './zoom';
 
 export class Figure {
   readonly root: HTMLElement;
   private readonly _place = h('span', { class: 'dl-plot-place' });
   private readonly _axis = h('span', { class: 'dl-axis-name', 'aria-hidden': 'true' });
   private readonly _note = h('p', { class: 'dl-plot-note', hidden: true });
-  private readonly _keys = new Keys();
+  private readonly _keys: Keys;
   private readonly _table: Table;
   private readonly _plot: Plot;
   private readonly _resizing: ResizeObserver;
@@ -22,14 +24,20 @@ export class Figure {
   private _drawn: Picture | null = null;
   private _written: Picture | null = null;
   private _about = ''; // what is unusual about the picture
+  private readonly _hidden = new Set<string>(); // labels of lines
 
-  /** `wanted` is called when the figure must be redrawn although no data has changed. */
+  /**
+   * `wanted` is called when the figure must be redrawn although no data has changed, `zoomed` when a part of its x axis
+   * is selected, or, with null, all of it.
+   */
   constructor(
     readonly metric: string,
     theme: Theme,
     group: string,
-    wanted: () => void
+    private readonly _wanted: () => void,
+    zoomed: (span: Span | null) => void
   ) {
+    this._keys = new Keys(label => this._toggle(label));
     const canvas = h('div', { class: 'dl-canvas' });
     const name = h('span', { class: 'dl-plot-name', title: metric }, metric);
     const head = h('figcaption', {}, h('span', { class: 'dl-plot-title' }, name, this._place), this._keys.root);
@@ -43,14 +51,25 @@ export class Figure {
       this._note,
       this._table.root
     );
-    this._plot = new Plot(canvas, theme, group, hover => this._point(hover));
+    this._plot = new Plot(canvas, theme, group, hover => this._point(hover), zoomed);
     this._resizing = new ResizeObserver(entries => {
       const box = entries.at(-1)?.contentRect;
       this._plot.resize(box?.width ?? 0, box?.height ?? 0);
       this._drawn = null;
-      wanted();
+      this._wanted();
     });
     this._resizing.observe(canvas);
+  }
+
+  /** Position of the last point on the x axis. */
+  get last(): number {
+    return Math.max(0, ...(this._picture?.lines ?? []).map(line => line.x.at(-1) ?? 0));
+  }
+
+  /** Part of the x axis that the next drawing shows; null: all of it. */
+  set span(span: Span | null) {
+    this._plot.span = span;
+    this._drawn = null;
   }
 
   /** Set the data of the figure, for the next `draw` and `write`; `note` says what is unusual about it, or is ''. */
@@ -67,7 +86,7 @@ export class Figure {
       setText(this._axis, picture.axis);
       setText(this._note, this._about);
       show(this._note, this._about !== '');
-      this._keys.update(picture.lines);
+      this._keys.update(picture.lines, this._hidden);
       this._say();
       this._table.update(picture.lines);
     }
@@ -78,7 +97,8 @@ export class Figure {
   draw(): boolean {
     const picture = this._picture;
     if (picture && this._drawn !== picture) {
-      const drawn = this._plot.draw(picture, inWords(this.metric, picture.lines, picture.axis));
+      const lines = this._shown();
+      const drawn = this._plot.draw({ ...picture, lines }, inWords(this.metric, lines, picture.axis));
       this._drawn = drawn ? picture : null;
     }
     return this._drawn === picture;
@@ -96,20 +116,34 @@ export class Figure {
     this._plot.dispose();
   }
 
+  private _shown(): readonly Line[] {
+    return (this._picture?.lines ?? []).filter(line => !this._hidden.has(line.label));
+  }
+
+  private _toggle(label: string): void {
+    if (!this._hidden.delete(label)) {
+      this._hidden.add(label);
+    }
+    this._keys.update(this._picture?.lines ?? [], this._hidden);
+    this._drawn = null;
+    this._wanted();
+  }
+
   private _point(hover: Hover | null): void {
     this._hover = hover;
     setText(this._place, hover && this._picture ? placeText(hover.x, this._picture.axis) : '');
     this._say();
   }
 
-  /** Show the newest values, or those at the pointer. */
+  /** Show the newest values, and over them those at the pointer. */
   private _say(): void {
-    const lines = this._picture?.lines ?? [];
-    this._keys.say(
-      lines.map((line, index) => {
-        const at = this._hover?.nearest[index];
-        return typeof at === 'number' ? markedText(line, at) : lastText(line);
-      })
-    );
+    const { lines = [], axis = 'epoch' } = this._picture ?? {};
+    this._keys.say(lines.map(line => lastText(line, axis)));
+    const shown = this._shown();
+    const pointed = (line: Line): string => {
+      const at = this._hover?.nearest[shown.indexOf(line)];
+      return typeof at === 'number' ? markedText(line, at) : '';
+    };
+    this._keys.point(this._hover ? lines.map(pointed) : null);
   }
 }

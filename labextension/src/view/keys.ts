@@ -1,4 +1,4 @@
-/** Legend above a plot: a colour, a name and a value for each line. */
+/** Legend above a plot: a colour, a name and a value for each line, and a button that hides it. */
 
 import { h, setAttribute, setChildren, setText, show } from './dom';
 import type { Line } from './lines';
@@ -10,15 +10,16 @@ export class Keys {
   private readonly _broken = h('span', { class: 'dl-key dl-broken' }, '× not finite');
   private readonly _keys: Key[] = [];
 
-  constructor() {
+  /** `toggled` is called with the label of a line that is to be hidden, or shown again. */
+  constructor(private readonly _toggled: (label: string) => void) {
     this.root.append(this._broken);
   }
 
-  /** Show one entry per line. */
-  update(lines: readonly Line[]): void {
+  /** Show one entry per line; those of `hidden` lines are dimmed. */
+  update(lines: readonly Line[], hidden: ReadonlySet<string>): void {
     const keys = lines.map((line, index) => {
-      const key = (this._keys[index] ??= new Key());
-      key.update(line);
+      const key = (this._keys[index] ??= new Key(this._toggled));
+      key.update(line, hidden.has(line.label), lines.length > 1);
       return key.root;
     });
     show(
@@ -35,26 +36,47 @@ export class Keys {
     }
   }
 
-  /** Set the values of the entries, in order of the lines. */
+  /** Set the values of the entries, in order of the lines: the newest ones. */
   say(values: readonly string[]): void {
     values.forEach((value, index) => this._keys[index]?.say(value));
+  }
+
+  /** Show other values, those at the pointer, in the place of the newest ones; null shows these again. */
+  point(values: readonly string[] | null): void {
+    this._keys.forEach((key, index) => key.point(values?.[index] ?? null));
   }
 }
 
 class Key {
   private readonly _swatch = h('span', { class: 'dl-swatch' });
   private readonly _label = h('span', { class: 'dl-key-label' });
-  private readonly _value = h('span', { class: 'dl-value' });
-  readonly root = h('span', { class: 'dl-key' }, this._swatch, this._label, ' ', this._value);
+  private readonly _newest = h('span', { class: 'dl-newest' });
+  private readonly _pointed = h('span', { class: 'dl-pointed', 'aria-hidden': 'true', hidden: true });
+  readonly root: HTMLButtonElement;
 
-  update(line: Line): void {
+  constructor(toggled: (label: string) => void) {
+    const value = h('span', { class: 'dl-value' }, this._newest, this._pointed);
+    const press = (): void => toggled(this._label.textContent);
+    this.root = h('button', { type: 'button', class: 'dl-key', onclick: press }, this._swatch, this._label, ' ', value);
+  }
+
+  update(line: Line, hidden: boolean, several: boolean): void {
     setAttribute(this.root, 'data-colour', line.colour);
+    setAttribute(this.root, 'aria-pressed', String(!hidden));
+    this.root.disabled = !several;
     this._swatch.classList.toggle('dl-dashed', line.dashed);
     setText(this._label, line.label);
-    setAttribute(this._label, 'title', line.label);
+    setAttribute(this.root, 'title', several ? `${line.label}: click to ${hidden ? 'show' : 'hide'} it` : line.label);
   }
 
   say(value: string): void {
-    setText(this._value, value);
+    setText(this._newest, value);
+  }
+
+  /** Lay another value over the newest one, which keeps its place, so that nothing moves. */
+  point(value: string | null): void {
+    this._newest.classList.toggle('dl-covered', value !== null);
+    setText(this._pointed, value ?? '');
+    show(this._pointed, value !== null);
   }
 }

@@ -1,6 +1,6 @@
 /** Data of plots: which metrics share a plot, and each curve as a line over the selected axis. */
 
-import type { Curve } from '../api/types';
+import type { Curve, Metric } from '../api/types';
 import { LARGEST, POINTS, smoothed, thinned, trainingsOf } from '../model/curves';
 import type { Axis, ViewSettings } from './settings';
 
@@ -19,6 +19,13 @@ export interface Line {
   readonly low: Column | null; // minimum and maximum, if points summarise several reports
   readonly high: Column | null;
   readonly broken: readonly number[]; // positions on the axis
+  readonly best: BestPoint | null; // of a curve with a mode
+}
+
+/** Best point of a line: its index, and its value as it was reported. */
+export interface BestPoint {
+  readonly index: number;
+  readonly value: number;
 }
 
 export interface Panel {
@@ -43,6 +50,7 @@ interface LineLook {
   readonly label: string;
   readonly colour: string;
   readonly dashed?: boolean;
+  readonly mode?: Metric['mode'] | undefined; // which values of the curve are better, if that is known
 }
 
 /** Convert a curve to lines, one for each training of its program; later ones have a number, and are dashed. */
@@ -78,17 +86,28 @@ function converted(whole: Curve, look: LineLook, settings: ViewSettings, origin:
   const smooth = settings.smoothing > 0;
   const several = curve.size.some(size => size > 1);
   const x = along(curve, settings.axis, origin);
+  const { label, colour, dashed = false, mode } = look;
   return {
-    ...look,
-    dashed: look.dashed ?? false,
+    label,
+    colour,
+    dashed,
     curve,
     x,
     mean: smooth ? smoothed(values, settings.smoothing) : values,
     raw: smooth ? values : null,
     low: several ? curve.low.map(drawable) : null,
     high: several ? curve.high.map(drawable) : null,
-    broken: brokenPoints(curve).map(index => x[index] ?? 0)
+    broken: brokenPoints(curve).map(index => x[index] ?? 0),
+    best: mode === undefined ? null : bestPoint(mode === 'max' ? curve.high : curve.low, mode)
   };
+}
+
+/** Return the best of the values, the earliest of equal ones; null unless there are two to choose from. */
+function bestPoint(values: Column, mode: Metric['mode']): BestPoint | null {
+  const known = values.flatMap((value, index) => (drawable(value) === null ? [] : [{ index, value: value ?? 0 }]));
+  const sign = mode === 'max' ? -1 : 1;
+  known.sort((one, other) => sign * (one.value - other.value) || one.index - other.index);
+  return known.length > 1 ? (known[0] ?? null) : null;
 }
 
 /** Return the positions of a curve's points on an axis. */

@@ -5,11 +5,13 @@ import uPlot from 'uplot';
 import { setAttribute } from './dom';
 import { aligned, type Line } from './lines';
 import { axesOf, bandsOf, cursorOf, lastSeriesOf, layers, type Picture, scalesOf, seriesOf, shapeOf } from './plotlook';
+import { drawCrosses, drawRing } from './plotmarks';
 import type { Theme } from './theme';
+import type { Span } from './zoom';
 
 const LEAST = 20; // pixels: minimum size of a plot
 const NO_AXIS = 32; // pixels reserved if there is no y axis: about its width
-const CROSS = 3; // half the size of a mark for a non-finite value, in pixels
+const NO_SELECTION = { left: 0, top: 0, width: 0, height: 0 };
 const NOTHING: Picture = { lines: [], axis: 'epoch', log: false };
 
 /** Position of the pointer: x, and for each line the index of its nearest point. */
@@ -25,14 +27,25 @@ export class Plot {
   private _picture = NOTHING;
   private _width = 0;
   private _height = 0;
+  private _span: Span | null = null;
 
-  /** `group` names the plots whose crosshairs move together. */
+  /**
+   * `group` names the plots whose crosshairs move together; `zoomed` is called when a part of the x axis is selected,
+   * or, with null, all of it.
+   */
   constructor(
     private readonly _node: HTMLElement,
     private readonly _theme: Theme,
     private readonly _group: string,
-    private readonly _hovered: (hover: Hover | null) => void
+    private readonly _hovered: (hover: Hover | null) => void,
+    private readonly _zoomed: (span: Span | null) => void
   ) {}
+
+  /** Part of the x axis that the next drawing shows; null: all of it. */
+  set span(span: Span | null) {
+    this._span = span;
+    this._plot?.setSelect(NO_SELECTION, false);
+  }
 
   resize(width: number, height: number): void {
     [this._width, this._height] = [Math.floor(width), Math.floor(height)];
@@ -88,12 +101,12 @@ export class Plot {
       height: this._height,
       padding: [6, 16, 0, () => (hasValues(this._picture) ? 0 : NO_AXIS)],
       legend: { show: false },
-      scales: scalesOf(this._picture),
+      scales: scalesOf(this._picture, () => this._span),
       axes: axesOf(this._picture, this._theme),
       series: [{}, ...seriesOf(lines, this._theme, points)],
       bands: bandsOf(lines, this._theme),
-      cursor: cursorOf(lines, this._theme, this._group),
-      hooks: { draw: [this._crosses], setCursor: [this._moved] }
+      cursor: cursorOf(lines, this._theme, this._group, () => this._zoomed(null)),
+      hooks: { draw: [this._marks], setCursor: [this._moved], setSelect: [this._selected] }
     };
   }
 
@@ -111,26 +124,19 @@ export class Plot {
     this._hovered({ x, nearest: own });
   };
 
-  /** Draw a red × at the bottom where a value is not finite. */
-  private readonly _crosses = (plot: uPlot): void => {
-    const { ctx, bbox } = plot;
-    const half = CROSS * devicePixelRatio;
-    const y = bbox.top + bbox.height - 2 * half;
-    ctx.save();
-    ctx.beginPath();
-    for (const x of apart(
-      this._broken().map(each => plot.valToPos(each, 'x', true)),
-      2 * half
-    )) {
-      ctx.moveTo(x - half, y - half);
-      ctx.lineTo(x + half, y + half);
-      ctx.moveTo(x - half, y + half);
-      ctx.lineTo(x + half, y - half);
+  private readonly _selected = (plot: uPlot): void => {
+    const { left, width } = plot.select;
+    this._zoomed([plot.posToVal(left, 'x'), plot.posToVal(left + width, 'x')]);
+  };
+
+  private readonly _marks = (plot: uPlot): void => {
+    drawCrosses(plot, this._broken(), this._theme.colour('bad'));
+    for (const { best, x, colour } of this._picture.lines) {
+      const at = best === null ? undefined : x[best.index];
+      if (best && at !== undefined) {
+        drawRing(plot, [at, best.value], this._theme.colour(colour), this._theme.colour('paper'));
+      }
     }
-    ctx.strokeStyle = this._theme.colour('bad');
-    ctx.lineWidth = 1.5 * devicePixelRatio;
-    ctx.stroke();
-    ctx.restore();
   };
 
   private _broken(): number[] {
@@ -153,14 +159,4 @@ function dataOf(lines: readonly Line[]): uPlot.AlignedData {
 function placeIn(line: Line, x: number | undefined): number | null {
   const place = x === undefined ? -1 : line.x.indexOf(x);
   return place < 0 ? null : place;
-}
-
-/** Return those of the ascending positions that are at least `distance` apart, so that marks do not overlap. */
-function apart(places: readonly number[], distance: number): number[] {
-  let before = -Infinity;
-  return places.filter(place => {
-    const kept = place - before >= distance;
-    before = kept ? place : before;
-    return kept;
-  });
 }

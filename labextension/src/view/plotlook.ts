@@ -6,6 +6,7 @@ import { DOTS, type Line } from './lines';
 import type { Axis } from './settings';
 import type { Theme } from './theme';
 import { logRange, logTicks, logTickText, plainRange, SECONDS, secondsText, tickText } from './ticks';
+import type { Span } from './zoom';
 
 const WHOLE = Array.from({ length: 12 }, (_, power) => [1, 2, 5].map(digit => digit * 10 ** power)).flat();
 const INCREMENTS: Record<Axis, number[]> = {
@@ -13,6 +14,8 @@ const INCREMENTS: Record<Axis, number[]> = {
   step: WHOLE,
   time: SECONDS
 };
+
+const FOLLOWED = new Set(['mousemove', 'mouseleave']); // what the other plots of a group do, too
 
 export interface Picture {
   readonly lines: readonly Line[];
@@ -33,14 +36,15 @@ export function shapeOf({ lines, axis, log }: Picture): string {
   return JSON.stringify([axis, log, lines.map(line => [line.label, line.colour, line.dashed, layers(line)])]);
 }
 
-export function scalesOf(picture: Picture): uPlot.Scales {
+/** Return the scales; `span` returns the shown part of the x axis, null for all of it. */
+export function scalesOf(picture: Picture, span: () => Span | null): uPlot.Scales {
   const y: uPlot.Scale = { range: (_, min, max) => (picture.log ? logRange : plainRange)(min, max) };
   if (picture.log) {
     // eslint-disable-next-line @typescript-eslint/no-unsafe-enum-assignment -- the enum is not there when it runs
     y.distr = 3;
   }
   // Not uPlot's own limits, whose margin around a single point differs from that of other plots.
-  return { x: { time: false, range: plot => [0, (plot.data[0].at(-1) ?? 0) * 1.01 || 1] }, y };
+  return { x: { time: false, range: plot => [...(span() ?? wholeOf(plot.data[0].at(-1) ?? 0))] }, y };
 }
 
 export function axesOf({ axis, log }: Picture, theme: Theme): uPlot.Axis[] {
@@ -106,7 +110,13 @@ export function lastSeriesOf(lines: readonly Line[]): number[] {
   return lines.map(line => (last += layers(line).length));
 }
 
-export function cursorOf(lines: readonly Line[], theme: Theme, group: string): uPlot.Cursor {
+/** Return the whole x axis of a plot whose last point is at `last`. */
+export function wholeOf(last: number): Span {
+  return [0, last * 1.01 || 1];
+}
+
+/** Return the crosshair, and how a part of the x axis is selected; `reset` is called after a double click. */
+export function cursorOf(lines: readonly Line[], theme: Theme, group: string, reset: () => void): uPlot.Cursor {
   const means = lastSeriesOf(lines);
   const ring = (index: number): string => {
     const line = lines[means.indexOf(index)];
@@ -114,7 +124,8 @@ export function cursorOf(lines: readonly Line[], theme: Theme, group: string): u
   };
   return {
     y: false,
-    drag: { x: false, y: false },
+    drag: { x: true, y: false, setScale: false, dist: 5 },
+    bind: { dblclick: () => () => (reset(), null) },
     points: {
       size: 7,
       width: 2,
@@ -122,7 +133,7 @@ export function cursorOf(lines: readonly Line[], theme: Theme, group: string): u
       fill: (_, index) => (means.includes(index) ? theme.colour('paper') : 'transparent')
     },
     dataIdx: (plot, index, closest, x) => (index === 0 ? closest : nearest(plot.data, index, closest, x)),
-    sync: { key: group, scales: ['x', null], setSeries: false }
+    sync: { key: group, scales: ['x', null], setSeries: false, filters: { pub: type => FOLLOWED.has(type) } }
   };
 }
 

@@ -4,9 +4,13 @@ import { button, h, setChildren, setText, show } from './dom';
 import { Figure } from './figure';
 import { Sight } from './frame';
 import type { Plotted } from './plotted';
+import { wholeOf } from './plotlook';
+import type { Axis } from './settings';
 import { Theme } from './theme';
+import { type Span, spanByKey } from './zoom';
 
 const SHOWN = 6;
+const KEYS = 'Plots: + and - zoom, arrow keys move, Escape shows all';
 const BUDGET_MS = 2; // per frame, which then takes longer for pixels and layout; the next ones do what is left
 let groups = 0;
 
@@ -60,7 +64,8 @@ class Queue {
 
 export class Plots {
   readonly root: HTMLElement;
-  private readonly _grid = h('div', { class: 'dl-plots' });
+  readonly reset = button('Reset zoom', () => this._unzoom());
+  private readonly _grid: HTMLElement;
   private readonly _more = button('', () => this._toggle(), 'dl-quiet');
   private readonly _figures = new Map<string, Shown>();
   private readonly _drawing = new Queue(figure => figure.draw());
@@ -71,13 +76,18 @@ export class Plots {
   private readonly _group = `daylight-${(groups += 1)}`;
   private _plotted: readonly Plotted[] = [];
   private _all = false;
+  private _axis: Axis | null = null;
+  private _span: Span | null = null; // part of the x axis that all plots show
 
   /** `wanted` is called when `draw` must be called although no data has changed, as after a change of the theme. */
   constructor(
     host: HTMLElement,
     private readonly _wanted: () => void
   ) {
+    this._grid = h('div', { class: 'dl-plots', tabindex: 0, role: 'group', 'aria-label': KEYS });
+    this._grid.addEventListener('keydown', event => this._key(event));
     this.root = h('div', {}, this._grid, this._more);
+    show(this.reset, false);
     this._theme = new Theme(host, () => {
       this._figures.forEach(shown => {
         shown.figure.restyle();
@@ -88,8 +98,18 @@ export class Plots {
     this._sight = new Sight(this.root, this._wanted);
   }
 
-  update(plotted: readonly Plotted[]): void {
+  /** Show the plots; another axis shows all of it. */
+  update(plotted: readonly Plotted[], axis: Axis): void {
+    if (axis !== this._axis) {
+      this._axis = axis;
+      this._zoom(null);
+    }
+    this._list(plotted);
+  }
+
+  private _list(plotted: readonly Plotted[]): void {
     this._plotted = plotted;
+    show(this._grid, plotted.length > 0);
     const shown = this._all ? plotted : plotted.slice(0, SHOWN);
     this._forget(new Set(shown.map(each => each.metric)));
     setChildren(
@@ -148,10 +168,12 @@ export class Plots {
   }
 
   private _created(metric: string): Shown {
-    const figure = new Figure(metric, this._theme, this._group, () => {
+    const wanted = (): void => {
       this._drawing.add(shown);
       this._wanted();
-    });
+    };
+    const figure = new Figure(metric, this._theme, this._group, wanted, span => this._zoom(span));
+    figure.span = this._span;
     const shown: Shown = { figure, from: [], due: null };
     this._figures.set(metric, shown);
     return shown;
@@ -170,8 +192,35 @@ export class Plots {
 
   private _toggle(): void {
     this._all = !this._all;
-    this.update(this._plotted);
+    this._list(this._plotted);
     this._wanted();
+  }
+
+  /** Show a part of the x axis in all plots; null shows all of it. */
+  private _zoom(span: Span | null): void {
+    this._span = span;
+    show(this.reset, span !== null);
+    this._figures.forEach(shown => {
+      shown.figure.span = span;
+      this._drawing.add(shown);
+    });
+    this._wanted();
+  }
+
+  private _unzoom(): void {
+    this._zoom(null);
+    this._grid.focus(); // the button is gone
+  }
+
+  private _key(event: KeyboardEvent): void {
+    const last = Math.max(0, ...[...this._figures.values()].map(({ figure }) => figure.last));
+    const span = spanByKey(event.key, this._span, wholeOf(last));
+    const plain = !event.ctrlKey && !event.metaKey && !event.altKey;
+    if (plain && span !== undefined && event.target === this._grid) {
+      event.preventDefault();
+      event.stopPropagation(); // the notebook has other uses for it
+      this._zoom(span);
+    }
   }
 }
 

@@ -1,6 +1,6 @@
 /** Select the plots for one or several experiments: their data, and how it is drawn. */
 
-import type { Curve } from '../api/types';
+import type { Curve, Metric } from '../api/types';
 import type { Look } from '../service/watch';
 import { allPositive, type Line, linesOf, panelsOf } from './lines';
 import type { Picture } from './plotlook';
@@ -45,7 +45,10 @@ export function alone(look: Look, settings: ViewSettings): Plotted[] {
     metric,
     from: [settings, origin, ...curves],
     make: () =>
-      plot(curves, settings, curve => linesOf(curve, { label: curve.kind, colour: curve.kind }, settings, origin))
+      plot(curves, settings, curve => {
+        const line = { label: curve.kind, colour: curve.kind, mode: modeOf(curve, look) };
+        return linesOf(curve, line, settings, origin);
+      })
   }));
 }
 
@@ -61,7 +64,8 @@ export function overlaid(looks: readonly Look[], settings: ViewSettings, validat
     const dashed = curve.kind === 'training';
     const label = `#${look?.number ?? 0}` + (validationOnly && !dashed ? '' : ` ${curve.kind}`);
     const origin = look ? beginning(look) : 0;
-    return linesOf(curve, { label, colour: colourOf(index), dashed }, settings, origin);
+    const mode = look ? modeOf(curve, look) : undefined;
+    return linesOf(curve, { label, colour: colourOf(index), dashed, mode }, settings, origin);
   };
   return panelsOf([...owners.keys()])
     .map(({ metric, curves }) => {
@@ -73,6 +77,13 @@ export function overlaid(looks: readonly Look[], settings: ViewSettings, validat
       const curves = shared.flat();
       return { metric, from: [settings, validationOnly, ...curves], make: () => plot(curves, settings, lines) };
     });
+}
+
+/** Return which values of a validation curve are better: those of the metric, and of a loss, are known. */
+function modeOf({ kind, metric }: Curve, { overview }: Look): Metric['mode'] | undefined {
+  const own = overview?.experiment.config.metric;
+  const mode = own?.name === metric ? own.mode : metric === 'loss' ? 'min' : undefined;
+  return kind === 'validation' ? mode : undefined;
 }
 
 /** Return the validation curves of a metric; all curves if there are none. */

@@ -34,7 +34,13 @@ export class Utilisation {
     private readonly _watch: Pick<Watch, 'ask'>
   ) {
     this._plots = new Plots(host, () => this._frame.request());
-    this._fold = h('details', { class: 'dl-fold', ontoggle: () => this._want() }, this._summary, this._plots.root);
+    this._fold = h(
+      'details',
+      { class: 'dl-fold', ontoggle: () => this._want() },
+      this._summary,
+      this._plots.reset,
+      this._plots.root
+    );
     this.root = h('section', { class: 'dl-use', 'aria-label': 'Use of slots', hidden: true }, this._fold);
     this._polling = new Polling(
       () => this._watch.ask('/utilisation', this._query()),
@@ -91,7 +97,8 @@ export class Utilisation {
     setText(this._summary, `Use of slots, ${text}`);
     if (this._look !== null && this._fold.open) {
       const origin = beginning(this._look);
-      this._plots.update(panelsOfUse(found).map(panel => plotted(panel, origin)));
+      const plots = panelsOfUse(found).map(panel => plotted(panel, origin));
+      this._plots.update(plots, LOOK.axis);
       this._frame.request();
     }
   }
