@@ -2,11 +2,13 @@
 
 import type { BracketStatus, ExperimentState, Space, SearchStatus, TrialRow } from '../src/api/types';
 import { groupText, trialGroups } from '../src/view/search/trialgroups';
-import { bars } from '../src/view/search/bars';
+import { bars, importanceNote } from '../src/view/search/bars';
 import { ladder, ladderText } from '../src/view/search/ladder';
 import { incumbent, manyCurves } from '../src/view/search/lines';
 import { fields, scatter } from '../src/view/search/pairs';
 import { axesOf, geometry, parallel, within } from '../src/view/search/parallel';
+import { notLoaded, problemText } from '../src/view/search/loadingproblem';
+import { scaleValues } from '../src/view/search/scalekey';
 import { choiceScale, linear, logarithmic, metricScale, paramScale, ranks, shade } from '../src/view/search/scale';
 import type { Connection, Look } from '../src/service/watch';
 import { mayHaveMore, steersFor } from '../src/view/search/steering';
@@ -100,6 +102,51 @@ function standing(trials: TrialRow[], more: Partial<SearchStatus> = {}): SearchS
     ...more
   };
 }
+
+describe('what is said of importance', () => {
+  const of = (trials: number, missing = ''): string =>
+    importanceNote({ unit: 4, trials, shares: {}, missing }, 'epoch');
+
+  test('has a word of doubt below 60 trials', () => {
+    expect(of(59)).toMatch(/^What tells of the best tenth of 59 trials .* at epoch 4 .* From few trials/);
+    expect(of(60)).not.toContain('few');
+  });
+
+  test('is why there is none, where there is none', () => {
+    expect(of(9, '9 trials have a result to compare; 30 are needed')).toBe(
+      '9 trials have a result to compare; 30 are needed'
+    );
+  });
+});
+
+describe('data that could not be loaded', () => {
+  test('is named with the reason, once for what has the same', () => {
+    expect(
+      problemText(
+        new Map([
+          ['importance', 'no answer in 30 s'],
+          ['curves', 'no answer in 30 s'],
+          ['trial', 'there is no trial 7']
+        ] as const)
+      )
+    ).toBe(
+      'Could not load importance, learning curves: no answer in 30 s; ' +
+        'Could not load curves of the trial: there is no trial 7'
+    );
+  });
+
+  test('is not said to be on its way', () => {
+    const failed = new Map([['importance', 'no answer in 30 s']] as const);
+    expect([notLoaded('importance', failed), notLoaded('curves', failed)]).toEqual(['could not be loaded', 'loading']);
+  });
+});
+
+test('the key of colours has the values of the worst, the middle and the best trial, as ranks have', () => {
+  const rows = [row(1, 0.3), row(2, 0.1), row(3, 0.9), row(4, null)];
+  expect(scaleValues(rows, { name: 'error', mode: 'min' })).toEqual(['0.9', '0.3', '0.1']);
+  expect(scaleValues(rows, { name: 'accuracy', mode: 'max' })).toEqual(['0.1', '0.3', '0.9']);
+  expect(scaleValues([row(1, 0.3), row(2, null)], { name: 'error', mode: 'min' })).toBeNull();
+});
 
 function ofTrials(shapes: readonly Shape[]): (string | number | undefined)[] {
   return shapes.flatMap(shape => ('data-trial' in shape.props ? [shape.props['data-trial']] : []));

@@ -32,6 +32,8 @@ from kernel_backend.search.log import replay
 from kernel_backend.search.make import make
 from kernel_backend.search.report.columns import columns, flat, ordered
 
+LEAST_RESULTS = 30  # of a unit, to compare hyperparameters by: its best tenth is three trials
+
 
 @dataclass
 class TrialHistory:
@@ -188,9 +190,9 @@ def _judge(settings: Settings, space: Space) -> Searcher | None:
 def ranked_values(history: SearchHistory) -> tuple[int, dict[int, float]]:
     """Return the highest unit with enough results, or else 1, and each trial's first value at or after its end.
 
-    At least ten results are needed, and more than there are columns. Values that are not finite are left out.
+    `LEAST_RESULTS` are needed, and more than there are columns. Values that are not finite are left out.
     """
-    least = max(10, len(columns(history.space)) + 1)
+    least = max(LEAST_RESULTS, len(columns(history.space)) + 1)
     units = [rung.unit for bracket in history.brackets for rung in bracket.rungs] or [history.settings.units]
     for unit in sorted({1, *units}, reverse=True):
         found = {trial: value for trial, told in history.trials.items() if (value := told.at(unit)) is not None}

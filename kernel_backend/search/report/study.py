@@ -19,11 +19,11 @@ from kernel_backend.model.states import TrialState
 from kernel_backend.model.values import written
 from kernel_backend.model.views.search_status import Importance, TrialCurve, TrialRow
 from kernel_backend.search.report.columns import columns
+from kernel_backend.search.report.history import LEAST_RESULTS
 
 if TYPE_CHECKING:
     import optuna
 
-LEAST = 10  # trials required to compute importances
 
 # A paused trial may continue; the study has it as pruned, with its current value.
 _STATES = {
@@ -58,8 +58,8 @@ def importance(
     per trial, at the end of `unit`.
     """
     count = len(values)
-    if count < LEAST:
-        return Importance(trials=count, missing=f"{count} trials have a result to compare; {LEAST} are needed")
+    if count < LEAST_RESULTS:
+        return Importance(trials=count, missing=f"{count} trials have a result to compare; {LEAST_RESULTS} are needed")
     try:
         _check_installed()
     except InvalidRequest as error:

@@ -197,15 +197,15 @@ def test_a_closed_search_says_why_and_an_extended_one_has_another_limit() -> Non
 
 
 def test_results_are_compared_at_the_highest_unit_that_has_enough_of_them() -> None:
-    search = played([at / 50 for at in range(50)])
+    search = played([at / 150 for at in range(150)], trials=150)
     assert ranked_values(told(search.log))[0] == 1
-    for _ in range(13):  # the best of them goes beyond
+    for _ in range(38):  # the best of them goes beyond
         resumed = search.on_slot()
         if isinstance(resumed, Resume):
             search.on_report(resumed.trial, 4, resumed.trial / 100)
     unit, values = ranked_values(told(search.log))
     assert unit == 4
-    assert len(values) >= 10
+    assert len(values) >= 30
     assert values == {trial: trial / 100 for trial in values}
 
 

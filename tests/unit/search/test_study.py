@@ -85,5 +85,5 @@ def test_what_makes_the_difference_has_the_largest_share(mode: Any) -> None:
 
 
 def test_of_too_few_trials_nothing_is_told() -> None:
-    found = importance("min", SPACE, drawn(SPACE, 9), [0.1] * 9, unit=1)
-    assert (found.shares, found.missing) == ({}, "9 trials have a result to compare; 10 are needed")
+    found = importance("min", SPACE, drawn(SPACE, 29), [0.1] * 29, unit=1)
+    assert (found.shares, found.missing) == ({}, "29 trials have a result to compare; 30 are needed")

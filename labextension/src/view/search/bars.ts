@@ -4,6 +4,7 @@ import type { Importance } from '../../api/types';
 import { num } from '../../model/curves';
 import { type Shape, text } from './shapes';
 
+const SURE = 60; // trials; shares from fewer change with each new result
 const [ROW, LEFT, RIGHT, CHARACTER] = [26, 12, 52, 7.6];
 
 export function bars(importance: Importance, width: number): { shapes: Shape[]; height: number } {
@@ -27,6 +28,13 @@ export function barsText(importance: Importance): string {
   return largestFirst(importance)
     .map(([name, share]) => `${name} ${percent(share)}`)
     .join(', ');
+}
+
+/** Say what the shares are of, and whether from few trials; or why there are none. */
+export function importanceNote({ unit, trials, missing }: Importance, unitName: string): string {
+  const of = `of the best tenth of ${trials} trials from the rest, at ${unitName} ${unit ?? ''} (PED-ANOVA)`;
+  const doubt = trials < SURE ? ' From few trials: it may change with the next ones.' : '';
+  return missing || `What tells ${of}.${doubt}`;
 }
 
 function largestFirst({ shares }: Importance): [string, number][] {

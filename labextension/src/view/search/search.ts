@@ -5,6 +5,7 @@ import { searchText } from '../../model/text';
 import type { Look, Watch } from '../../service/watch';
 import { button, changes, h, setAttribute, setText, show } from '../dom';
 import { Sight } from '../frame';
+import { type Loaded, LoadingProblem } from './loadingproblem';
 import { Polling } from './polling';
 import { Tabs } from './tabs';
 import { CurvesTab } from './tabcurves';
@@ -30,7 +31,7 @@ export type SearchSource = Pick<Watch, 'ask' | 'act'>;
 export class SearchPart {
   private readonly _words = h('p', { class: 'dl-search-words' });
   private readonly _spent = h('p', { class: 'dl-dim' });
-  private readonly _problem = h('p', { class: 'dl-dim' });
+  private readonly _problem = new LoadingProblem(() => this._again(true));
   private readonly _chosen = h('span', { class: 'dl-chosen-name' });
   private readonly _best = button('show the best', () => this._pick(null), 'dl-quiet');
   private readonly _heading = h('div', { class: 'dl-chosen-head' }, this._chosen, this._best);
@@ -83,36 +84,36 @@ export class SearchPart {
       this._spent,
       this._steering.more,
       this._tabs.root,
-      this._problem,
+      this._problem.root,
       this._table.root,
       this._steering.root,
       this._heading
     );
     this._sight = new Sight(this.root, () => this._again(true));
-    const failed = (error: unknown): void => this._failed(error);
+    const failed = (what: Loaded) => (error: unknown) => this._failed(what, error);
     const ask = <Answer>(path: string, query = {}): Promise<Answer> => this._watch.ask(path, query) as Promise<Answer>;
     this._status = new Polling(
       () => ask<SearchStatus>('/search', { sort: this._table.sort, limit: ROWS }),
       status => this._know({ status }),
-      failed,
+      failed('trials'),
       EVERY_MS
     );
     this._curves = new Polling(
       () => ask<SearchCurves>('/search/curves', { limit: LINES, points: 80 }),
       curves => this._know({ curves }),
-      failed,
+      failed('curves'),
       EVERY_MS
     );
     this._importance = new Polling(
       () => ask<Importance>('/search/importance'),
       importance => this._know({ importance }),
-      failed,
+      failed('importance'),
       4 * EVERY_MS
     );
     this._trialCurves = new Polling(
       () => ask<Curves>('/curves', { trial: this.trial ?? 1 }),
-      curves => (curves.trial === this.trial ? this._looked(curves) : undefined),
-      failed,
+      curves => this._knowTrial(curves),
+      failed('trial'),
       EVERY_MS
     );
   }
@@ -131,7 +132,7 @@ export class SearchPart {
       return;
     }
     const { curves = look.search?.curves ?? null, importance = null } = this._answers;
-    this._seen = { status, curves, importance, look, trial: this.trial };
+    this._seen = { status, curves, importance, look, trial: this.trial, failed: this._problem.of };
     this._draw();
     this._again();
   }
@@ -167,11 +168,11 @@ export class SearchPart {
   }
 
   private _know(told: SearchAnswers): void {
+    this._problem.solved('status' in told ? 'trials' : 'curves' in told ? 'curves' : 'importance');
     this._answers = { ...this._answers, ...told };
     if (this._seen) {
       const before = this.trial;
       this._seen = { ...this._seen, ...told };
-      setText(this._problem, '');
       if (this.trial !== before) {
         this._trialCurves.want(true);
       }
@@ -185,25 +186,32 @@ export class SearchPart {
     this._draw();
   }
 
-  private _failed(error: unknown): void {
-    setText(this._problem, error instanceof Error ? error.message : String(error));
+  private _knowTrial(curves: Curves): void {
+    this._problem.solved('trial');
+    if (curves.trial === this.trial) {
+      this._looked(curves);
+    }
+  }
+
+  private _failed(what: Loaded, error: unknown): void {
+    this._problem.add(what, error instanceof Error ? error.message : String(error));
+    this._draw();
   }
 
   private _draw(): void {
     if (this._seen === null) {
       return;
     }
-    const seen = (this._seen = { ...this._seen, trial: this.trial });
+    const seen = (this._seen = { ...this._seen, trial: this.trial, failed: this._problem.of });
     const { status } = seen;
     setText(this._words, seen.look.overview ? searchText(seen.look.overview) : '');
     setText(this._spent, spentText(status));
     show(this._spent, status.spent > 0);
-    show(this._problem, this._problem.textContent !== '');
     this._steering.update(seen.look, status);
     // Reports arrive many times a second, the status of the search less often: only what has changed is drawn.
     const { brushes } = this._parallel;
     const experiment = seen.look.overview?.experiment;
-    if (this._pictured(status, seen.curves, seen.importance, seen.trial, experiment?.space, brushes)) {
+    if (this._pictured(status, seen.curves, seen.importance, seen.trial, experiment?.space, brushes, seen.failed)) {
       this._tabs.draw(seen);
     }
     if (this._listed(status, this._picked, brushes, experiment?.state, isOpen(seen.look))) {

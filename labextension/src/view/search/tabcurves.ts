@@ -3,6 +3,7 @@
 import { h } from '../dom';
 import { Chart } from './chart';
 import { manyCurves } from './lines';
+import { notLoaded } from './loadingproblem';
 import type { TabView } from './tabview';
 
 const HEIGHT = 320;
@@ -16,11 +17,11 @@ export class CurvesTab {
     this.root = h('div', { class: 'dl-charts dl-one-chart' }, this._chart.root);
   }
 
-  draw({ status, curves, trial }: TabView): void {
+  draw({ status, curves, trial, failed }: TabView): void {
     const lines = curves?.lines.length ?? 0;
     const note =
       curves === null
-        ? 'loading'
+        ? notLoaded('curves', failed)
         : lines < curves.of
           ? `${lines} of ${curves.of} trials: the best, and some of the others`
           : '';

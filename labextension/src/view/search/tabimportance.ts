@@ -1,8 +1,9 @@
 /** Tab with the importance of hyperparameters. */
 
 import { h } from '../dom';
-import { bars, barsText } from './bars';
+import { bars, barsText, importanceNote } from './bars';
 import { Chart } from './chart';
+import { notLoaded } from './loadingproblem';
 import type { TabView } from './tabview';
 
 export class ImportanceTab {
@@ -14,18 +15,16 @@ export class ImportanceTab {
     this.root = h('div', { class: 'dl-charts dl-one-chart' }, this._chart.root);
   }
 
-  draw({ status, importance }: TabView): void {
+  draw({ status, importance, failed }: TabView): void {
     if (importance === null) {
-      this._chart.update(() => [], '', 'loading');
+      this._chart.update(() => [], '', notLoaded('importance', failed));
       return;
     }
-    const { unit, trials, missing } = importance;
-    const of = `of the best tenth of ${trials} trials from the rest, at ${status.unit} ${unit ?? ''} (PED-ANOVA)`;
     const height = bars(importance, 100).height;
     this._chart.update(
       width => bars(importance, width).shapes,
       barsText(importance),
-      missing || `What tells ${of}.`,
+      importanceNote(importance, status.unit),
       height
     );
   }

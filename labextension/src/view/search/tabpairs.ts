@@ -4,16 +4,17 @@ import { h, setLines } from '../dom';
 import { Chart } from './chart';
 import { heat, scatter } from './pairs';
 import { axesOf, type Axis } from './parallel';
+import { ScaleKey } from './scalekey';
 import type { TabView } from './tabview';
 
 const HEIGHT = 300;
-const KEY = 'The stronger its colour, the better the trial.';
 
 export class PairsTab {
-  private readonly _across = h('select', { 'aria-label': 'across', onchange: () => this._again() });
-  private readonly _up = h('select', { 'aria-label': 'up', onchange: () => this._again() });
+  private readonly _across = h('select', { 'aria-label': 'x axis', onchange: () => this._again() });
+  private readonly _up = h('select', { 'aria-label': 'y axis', onchange: () => this._again() });
   private readonly _scatter: Chart;
   private readonly _heat: Chart;
+  private readonly _key = new ScaleKey();
   private _seen: TabView | null = null;
   private _names = '';
   readonly root: HTMLElement;
@@ -22,13 +23,13 @@ export class PairsTab {
     const choose = h(
       'div',
       { class: 'dl-toolbar' },
-      h('label', {}, 'across', this._across),
-      h('label', {}, 'up', this._up)
+      h('label', {}, 'x axis', this._across),
+      h('label', {}, 'y axis', this._up)
     );
     this._scatter = new Chart('Trials', HEIGHT, picked);
     this._heat = new Chart('Best of each field', HEIGHT, picked);
     const charts = h('div', { class: 'dl-charts' }, this._scatter.root, this._heat.root);
-    this.root = h('div', {}, choose, charts);
+    this.root = h('div', {}, choose, this._key.root, charts);
   }
 
   draw(seen: TabView): void {
@@ -39,7 +40,8 @@ export class PairsTab {
     const [across, up] = [this._chosen(axes, this._across), this._chosen(axes, this._up)];
     if (across && up) {
       const words = `${up.name} over ${across.name} of ${status.trials.length} trials`;
-      this._scatter.update((width, height) => scatter(status, across, up, trial, width, height), words, KEY);
+      this._scatter.update((width, height) => scatter(status, across, up, trial, width, height), words);
+      this._key.update(status.trials, status.metric);
       this._heat.update((width, height) => heat(status, across, up, width, height), `the best of each field: ${words}`);
     }
   }

@@ -4,6 +4,7 @@ import type { TrialRow } from '../../api/types';
 import { button, h, show } from '../dom';
 import { Chart } from './chart';
 import { axesOf, type Axis, type Brushes, geometry, parallel, within } from './parallel';
+import { ScaleKey } from './scalekey';
 import type { TabView } from './tabview';
 
 const HEIGHT = 300;
@@ -12,6 +13,7 @@ const LEAST = 0.02; // fraction of an axis; a shorter brush is a click
 export class ParallelTab {
   private readonly _clear = button('choose all', () => this._brush(new Map()), 'dl-quiet');
   private readonly _chart: Chart;
+  private readonly _key = new ScaleKey();
   private _axes: Axis[] = [];
   private _brushes: Brushes = new Map();
   private _from: { axis: Axis; share: number } | null = null; // start of the brush
@@ -23,7 +25,8 @@ export class ParallelTab {
     private readonly _chosen: () => void
   ) {
     this._chart = new Chart('Parallel coordinates', HEIGHT, picked, this._clear);
-    this.root = h('div', { class: 'dl-charts dl-one-chart' }, this._chart.root);
+    const chart = h('div', { class: 'dl-charts dl-one-chart' }, this._chart.root);
+    this.root = h('div', {}, this._key.root, chart);
     const { svg } = this._chart;
     svg.addEventListener('pointerdown', event => this._begin(event));
     svg.addEventListener('pointermove', event => this._move(event));
@@ -46,12 +49,11 @@ export class ParallelTab {
     this._axes = axesOf(status, space);
     const chosen = status.trials.filter(row => this.lets(row)).length;
     show(this._clear, this._brushes.size > 0);
+    this._key.update(status.trials, status.metric);
     this._chart.update(
       (width, height) => parallel(status, this._axes, this._brushes, trial, width, height),
       `${chosen} of ${status.trials.length} trials, each a line over ${this._axes.map(axis => axis.name).join(', ')}`,
-      this._brushes.size
-        ? ''
-        : 'The stronger its colour, the better the trial. Drag along an axis to choose among them; the table follows.'
+      this._brushes.size ? '' : 'Drag along an axis to choose among the trials; the table follows.'
     );
   }
 

@@ -2,6 +2,7 @@
 
 import type { Importance, SearchCurves, SearchStatus } from '../../api/types';
 import type { Look } from '../../service/watch';
+import type { Loaded } from './loadingproblem';
 
 /** Current data of a search, and the selected trial. */
 export interface TabView {
@@ -10,4 +11,5 @@ export interface TabView {
   readonly trial: number | null;
   readonly curves: SearchCurves | null;
   readonly importance: Importance | null;
+  readonly failed: ReadonlyMap<Loaded, string>; // messages of what could not be loaded
 }
