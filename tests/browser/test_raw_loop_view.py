@@ -56,6 +56,7 @@ def test_the_guarantee_of_a_rehearsed_loop_is_shown_while_it_trains(
     lab.open(write(jupyterlab.notebooks / f"raw{seed}.ipynb", LOAD, cell)).run(0, 1)
     view = lab.view()
     view.until_state("running")
+    view.root.locator("summary", has_text="Details").click()
     facts = view.root.get_by_role("list", name="Attempts")
     expect(facts).to_have_text(shown, timeout=LATE)
     lab.shot(f"view-raw-loop-{seed or 'unseeded'}", of=view.root)

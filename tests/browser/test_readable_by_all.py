@@ -39,6 +39,7 @@ def test_nothing_serious_is_found_in_the_panel_and_the_views(lab: Lab, gate: Gat
                 view.until_it_moves(by=3)
                 view.button("Stop").click()
             view.open_log()
+            view.button("More actions").press("Enter")
             lab.shot(f"{theme.lower()}-{state}")
             found = lab.page.evaluate(
                 RUN, ["[role=region][aria-label=Daylight]", f"article[aria-label^='Experiment #{number} ']"]

@@ -21,7 +21,7 @@ def test_it_is_paused_resumed_and_after_a_question_stopped(lab: Lab, gate: Gate,
     view = lab.tab(number)
     view.until_it_moves()
     expect(view.button("Resume")).to_be_hidden()
-    view.button("Copy command").click()
+    view.choose("Copy command")
     copied = "navigator.clipboard.readText()"
     lab.until(lambda: lab.page.evaluate(copied) == f"%dl show {number}", "the command is in the clipboard")
 
@@ -48,6 +48,15 @@ def test_it_is_paused_resumed_and_after_a_question_stopped(lab: Lab, gate: Gate,
     expect(view.chip).to_have_text("stopped")
     for name in ("Stop", "Pause", "Resume"):
         expect(view.button(name)).to_be_hidden()
+    # By keyboard: what cannot be undone is last.
+    view.button("More actions").press("Enter")
+    expect(view.item("Rerun")).to_be_focused()
+    lab.page.keyboard.press("ArrowUp")
+    expect(view.item("Delete")).to_be_focused()
+    lab.shot("view-menu")
+    lab.page.keyboard.press("Escape")
+    expect(view.item("Delete")).to_be_hidden()
+    expect(view.button("More actions")).to_be_focused()
 
 
 def test_its_code_is_shown_run_again_and_compared(lab: Lab, world: World):
@@ -56,12 +65,14 @@ def test_its_code_is_shown_run_again_and_compared(lab: Lab, world: World):
     lab.open()
     view = lab.tab(number)
     view.until_state("completed")
-    view.button("Source").click()
+    view.choose("Source")
     expect(view.part("Source")).to_contain_text("def optimizer(params, lr=1e-2)")
-    view.button("Source").click()
+    view.part("Source").get_by_role("button", name="Close Source").click()
     expect(view.part("Source")).to_be_hidden()
+    view.choose("Source")
 
-    view.button("Rerun").click()
+    view.choose("Rerun")
+    expect(view.part("Source")).to_be_hidden()  # one at a time
     rerun = view.part("Rerun")
     changes = rerun.get_by_role("textbox", name="Changes")
     changes.fill("widht=32")
@@ -72,7 +83,7 @@ def test_its_code_is_shown_run_again_and_compared(lab: Lab, world: World):
     expect(rerun).to_contain_text(f"submitted as #{number + 1}")
     assert world.overview(number + 1).experiment.params["width"] == 32
 
-    view.button("Diff").click()
+    view.choose("Diff")
     compared = view.part("Differences")
     compared.get_by_role("spinbutton").fill(str(number + 1))
     compared.get_by_role("button", name="Compare").click()
@@ -87,7 +98,10 @@ def test_it_is_moved_to_another_pool(lab: Lab, gate: Gate, world: World):
     view = lab.tab(alone)
     view.until_it_moves()
     expect(view.button("Pause")).to_be_visible()
-    expect(view.button("Move")).to_be_hidden()  # the service has one pool
+    view.button("More actions").click()
+    expect(view.item("Edit")).to_be_visible()
+    expect(view.item("Move")).to_be_hidden()  # the service has one pool
+    lab.page.keyboard.press("Escape")
     client = world.serve()
     client.stop(alone)
     client.set_pool("cluster", PoolSettings(engine="slurm", partition="none"))
@@ -95,7 +109,7 @@ def test_it_is_moved_to_another_pool(lab: Lab, gate: Gate, world: World):
         number = gate.submit(world, pool="local,cluster")
         view = lab.tab(number)
         view.until_it_moves()
-        view.button("Move").click()
+        view.choose("Move")
         move = view.part("Move")
         pool = move.get_by_role("combobox", name="Pool")
         expect(pool.get_by_role("option")).to_have_text(
@@ -109,6 +123,52 @@ def test_it_is_moved_to_another_pool(lab: Lab, gate: Gate, world: World):
         expect(move.get_by_role("button", name="Move it")).to_be_disabled()  # the other pool cannot be used
         gate.open()
         view.until_state("completed")
-        expect(view.button("Move")).to_be_hidden()
+        view.button("More actions").click()
+        expect(view.item("Rerun")).to_be_visible()
+        expect(view.item("Move")).to_be_hidden()
     finally:
         client.remove_pool("cluster")
+
+
+def test_curves_are_zoomed_together_and_lines_are_hidden(lab: Lab, world: World):
+    number = world.submit(slots=1, epochs=3).experiment.number
+    world.ended(number)
+    lab.open()
+    view = lab.tab(number)
+    view.until_state("completed")
+    plot, reset = view.curve.first, view.button("Reset zoom")
+    training = plot.get_by_role("button", name=re.compile("^training"))
+    expect(plot.get_by_role("button", name=re.compile("^validation"))).to_contain_text("best")
+    over = plot.locator(".u-over")
+    over.scroll_into_view_if_needed()
+    caption = plot.locator("figcaption")
+    over.hover()
+    expect(caption).to_contain_text("epoch")
+    pointed = caption.bounding_box()
+    lab.page.mouse.move(0, 0)
+    expect(caption).not_to_contain_text("epoch")
+    assert caption.bounding_box() == pointed  # nothing moves with the pointer
+
+    box = over.bounding_box()
+    assert box is not None
+    y = box["y"] + box["height"] / 2
+    expect(reset).to_be_hidden()
+    lab.page.mouse.move(box["x"] + 0.2 * box["width"], y)
+    lab.page.mouse.down()
+    lab.page.mouse.move(box["x"] + 0.6 * box["width"], y, steps=4)
+    lab.page.mouse.up()
+    expect(reset).to_be_visible()
+    lab.shot("view-zoomed", of=view.root)
+    over.dblclick()
+    expect(reset).to_be_hidden()
+    plots = view.root.get_by_role("group", name=re.compile("^Plots"))
+    plots.press("+")
+    expect(reset).to_be_visible()
+    plots.press("Escape")
+    expect(reset).to_be_hidden()
+
+    training.click()
+    expect(training).to_have_attribute("aria-pressed", "false")
+    expect(plot.get_by_role("img")).not_to_have_accessible_name(re.compile("training"))
+    training.click()
+    expect(plot.get_by_role("img")).to_have_accessible_name(re.compile("training"))

@@ -57,12 +57,21 @@ class View:
         return int(self.root.get_attribute("data-step") or 0)
 
     def part(self, name: str) -> Locator:
-        """Return a part that a button opens: Source, Rerun or Differences."""
+        """Return a part that the menu opens: Source, Rerun or Differences."""
         return self.root.get_by_role("region", name=name, exact=True)
 
     def button(self, name: str) -> Locator:
         """Return the button with exactly this name."""
         return self.root.get_by_role("button", name=name, exact=True)
+
+    def item(self, name: str) -> Locator:
+        """Return the item with exactly this name of the open menu."""
+        return self.root.get_by_role("menuitem", name=name, exact=True)
+
+    def choose(self, name: str) -> None:
+        """Choose an item of the menu."""
+        self.button("More actions").click()
+        self.item(name).click()
 
     def until_state(self, *states: str) -> None:
         """Wait until the view shows the experiment in one of these states."""

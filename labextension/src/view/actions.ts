@@ -1,4 +1,4 @@
-/** Buttons for actions on an experiment: stop and delete (after confirmation), pause, resume, copy a reference. */
+/** Buttons for actions on an experiment: pause, resume, stop (after confirmation), and a menu of the rarer ones. */
 
 import { stateOf } from '../model/overview';
 import { runsAsItIs } from '../model/text';
@@ -6,16 +6,18 @@ import type { Look, Verb, Watch } from '../service/watch';
 import { copy } from './clipboard';
 import { button, changes, h, setText, show } from './dom';
 import { download } from './download';
+import { iconButton } from './icons';
+import { Menu } from './menu';
 import { DELETE, Question, STOP } from './question';
 import { verbsFor } from './verbs';
 
 const SAID_MS = 2000; // duration of the text "copied"
 
 export class Actions {
-  private readonly _stop = button('Stop', () => this._ask());
-  private readonly _pause = button('Pause', () => void this._act('pause'));
-  private readonly _resume = button('Resume', () => void this._act('resume'));
-  private readonly _delete = button('Delete', () => this._askToDelete());
+  private readonly _stop = iconButton('Stop', 'stop', () => this._ask());
+  private readonly _pause = iconButton('Pause', 'pause', () => void this._act('pause'));
+  private readonly _resume = iconButton('Resume', 'resume', () => void this._act('resume'));
+  private readonly _delete = button('Delete', () => this._askToDelete(), 'dl-danger');
   private readonly _undelete = button('Undelete', () => void this._act('undelete'));
   private readonly _export = button('Export CSV', () => void this._exported());
   private readonly _copy = button('Copy command', () => void this._copied());
@@ -27,10 +29,16 @@ export class Actions {
   private _acting = false;
   private readonly _moved = changes();
 
+  readonly menu: Menu;
   readonly buttons: HTMLElement;
   readonly root: HTMLElement; // confirmation and error
 
-  constructor(private readonly _watch: Pick<Watch, 'act' | 'csv' | 'look'>) {
+  /** `openers` are the first items of the menu. */
+  constructor(
+    private readonly _watch: Pick<Watch, 'act' | 'csv' | 'look'>,
+    openers: readonly HTMLButtonElement[]
+  ) {
+    this.menu = new Menu('More actions', [...openers, this._export, this._copy, this._delete]);
     this.buttons = h(
       'div',
       { class: 'dl-actions' },
@@ -39,9 +47,7 @@ export class Actions {
       this._pause,
       this._stop,
       this._undelete,
-      this._delete,
-      this._copy,
-      this._export
+      this.menu.root
     );
     this.root = h('div', {}, this._question.root, this._deletion.root, this._error);
   }
@@ -67,7 +73,7 @@ export class Actions {
       this._deletion.close();
     }
     if (focused instanceof HTMLElement && focused.hidden) {
-      this._copy.focus(); // return the focus to the button, for keyboard users
+      this.menu.opener.focus(); // return the focus to the button, for keyboard users
     }
   }
 
@@ -80,7 +86,7 @@ export class Actions {
   }
 
   private _askToDelete(): void {
-    this._deletion.open(`Delete #${this._watch.look.number}?`, this._delete, () => void this._act('delete'));
+    this._deletion.open(`Delete #${this._watch.look.number}?`, this.menu.opener, () => void this._act('delete'));
   }
 
   private async _act(verb: Verb): Promise<void> {

@@ -2,6 +2,7 @@
 
 import { editOf, type Labels, labelsOf, tagsIn } from '../model/labels';
 import type { Look, Watch } from '../service/watch';
+import { Disclosure } from './disclosure';
 import { button, changes, h, setLines, setText, show } from './dom';
 
 /** Form fields for name, tags and note, also used by JupyterLab's dialog. */
@@ -40,24 +41,23 @@ export class LabelPart {
   private readonly _error = h('p', { class: 'dl-act-error', role: 'alert' });
   private readonly _form = h(
     'form',
-    { class: 'dl-label-form', hidden: true, 'aria-label': 'Edit labels' },
+    { class: 'dl-label-form', 'aria-label': 'Edit labels' },
     this._fields.root,
     h(
       'div',
       { class: 'dl-actions' },
       this._save,
-      button('Cancel', () => this._close())
+      button('Cancel', () => this.disclosure.close())
     ),
     this._error
   );
   private readonly _changed = changes();
   private _before: Labels | null = null; // labels when the form was opened
 
-  readonly opener = button('Edit', () => this._open());
+  readonly disclosure = new Disclosure('Edit', this._form, () => this._opened());
   readonly root = h('div', { class: 'dl-labels' }, this._tags, this._note, this._form);
 
   constructor(private readonly _watch: Pick<Watch, 'act' | 'look'>) {
-    this.opener.setAttribute('aria-expanded', 'false');
     this._form.addEventListener('submit', event => {
       event.preventDefault();
       void this._submit();
@@ -67,7 +67,7 @@ export class LabelPart {
 
   update(look: Look): void {
     const experiment = look.overview?.experiment ?? null;
-    show(this.opener, experiment !== null && look.connection !== 'gone' && look.connection !== 'foreign');
+    this.disclosure.offer(experiment !== null && look.connection !== 'gone' && look.connection !== 'foreign');
     if (!this._changed(experiment)) {
       return;
     }
@@ -78,26 +78,13 @@ export class LabelPart {
     show(this._note, note !== '');
   }
 
-  private _open(): void {
+  private _opened(): void {
     const experiment = this._watch.look.overview?.experiment;
-    if (experiment && this._form.hidden) {
+    if (experiment) {
       this._before = this._fields.labels = labelsOf(experiment);
       setText(this._error, '');
-      this._expand(true);
       this._fields.focus();
-    } else {
-      this._close();
     }
-  }
-
-  private _close(): void {
-    this._expand(false);
-    this.opener.focus();
-  }
-
-  private _expand(open: boolean): void {
-    this._form.hidden = !open;
-    this.opener.setAttribute('aria-expanded', String(open));
   }
 
   private async _submit(): Promise<void> {
@@ -111,7 +98,7 @@ export class LabelPart {
       if (edit) {
         await this._watch.act('label', edit);
       }
-      this._close();
+      this.disclosure.close();
     } catch (error) {
       setText(this._error, error instanceof Error ? error.message : String(error));
     }
@@ -122,7 +109,7 @@ export class LabelPart {
     if (event.key === 'Escape') {
       event.preventDefault();
       event.stopPropagation();
-      this._close();
+      this.disclosure.close();
     } else if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) {
       event.preventDefault();
       event.stopPropagation();

@@ -1,41 +1,43 @@
-/** Reproducibility guarantee, ends of attempts, notes, and warnings. */
+/** Warnings about an experiment, and what only informs: guarantee, ends of attempts, and notes. */
 
 import type { Overview } from '../api/types';
 import { attemptLines, guaranteeText } from '../model/text';
 import type { Look } from '../service/watch';
 import { changes, h, setLines, show } from './dom';
 
-const NO_LINES: readonly string[] = [];
-
-function factsOf(overview: Overview): string[] {
-  // Ends of a search's trials are routine, and not listed.
-  const attempts = overview.experiment.config.search === null ? attemptLines(overview) : [];
-  return [guaranteeText(overview), ...attempts].filter(line => line !== '');
+/** Return the warnings, for a place above the curves. */
+export function warningsOf({ warnings, informational }: Overview): string[] {
+  return warnings.filter(line => !informational.includes(line));
 }
 
-export class Notes {
-  private readonly _attempts = h('ul', { class: 'dl-notes', 'aria-label': 'Attempts' });
-  private readonly _warnings = h('ul', { class: 'dl-notes dl-warnings', 'aria-label': 'Warnings' });
-  private readonly _changed = changes();
-  readonly root = h('div', {}, this._attempts, this._warnings);
+/** Return what only informs, each list by its name. */
+export function factsOf(overview: Overview): Record<'Attempts' | 'Notes', string[]> {
+  // Ends of a search's trials are routine, and not listed.
+  const attempts = overview.experiment.config.search === null ? attemptLines(overview) : [];
+  return {
+    Attempts: [guaranteeText(overview), ...attempts].filter(line => line !== ''),
+    Notes: overview.warnings.filter(line => overview.informational.includes(line))
+  };
+}
 
-  update(look: Look): void {
-    const overview = look.overview;
-    if (!this._changed(overview?.attempts, overview?.warnings, overview?.informational)) {
-      return;
+/** List of lines, hidden while there are none. */
+export class Notes {
+  private readonly _changed = changes();
+  readonly root: HTMLUListElement;
+
+  constructor(
+    name: string,
+    private readonly _linesOf: (overview: Overview) => readonly string[],
+    look = ''
+  ) {
+    this.root = h('ul', { class: `dl-notes ${look}`.trim(), 'aria-label': name, hidden: true });
+  }
+
+  update({ overview }: Look): void {
+    if (this._changed(overview?.attempts, overview?.warnings, overview?.informational)) {
+      const lines = overview ? this._linesOf(overview) : [];
+      setLines(this.root, lines, () => h('li'));
+      show(this.root, lines.length > 0);
     }
-    for (const [list, lines] of [
-      [this._attempts, overview ? factsOf(overview) : NO_LINES],
-      [this._warnings, overview?.warnings ?? NO_LINES]
-    ] as const) {
-      setLines(list, lines, () => h('li'));
-      show(list, lines.length > 0);
-    }
-    // A note that only informs has no sign of danger.
-    const informational = new Set(overview?.informational);
-    for (const line of this._warnings.children) {
-      line.classList.toggle('dl-informational', informational.has(line.textContent));
-    }
-    show(this.root, !this._attempts.hidden || !this._warnings.hidden);
   }
 }

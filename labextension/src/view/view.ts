@@ -3,20 +3,20 @@
 import type { Curves as CurvesOf } from '../api/types';
 import { stateOf } from '../model/overview';
 import type { Look, Watch } from '../service/watch';
-import { About } from './submission';
 import { Actions } from './actions';
-
 import { Artifacts } from './artifacts';
 import { Curves } from './curves';
+import { Details } from './details';
 import { h, keepKeys, setAttribute } from './dom';
 import { DifferencePart } from './difference';
+import { Disclosure } from './disclosure';
 import { FailureBox } from './failure';
 import { Frame } from './frame';
 import { Head, ticking } from './head';
 import { LabelPart } from './labels';
 import { Log } from './log';
 import { MovePart } from './move';
-import { Notes } from './notes';
+import { Notes, warningsOf } from './notes';
 import { newestStep } from './plotted';
 import { Progress } from './progress';
 import { RerunPart } from './rerun';
@@ -41,12 +41,11 @@ export class ExperimentView {
   private readonly _root = h('article', { class: 'dl-view', onkeydown: keepKeys });
   private readonly _frame = new Frame(() => this._draw());
   private readonly _head = new Head();
-  private readonly _labels: LabelPart;
-  private readonly _more: readonly (MovePart | RerunPart | DifferencePart | SourcePart)[];
-  private readonly _about = new About();
+  private readonly _forms: readonly (RerunPart | DifferencePart | SourcePart | LabelPart | MovePart)[];
   private readonly _progress = new Progress();
   private readonly _failure = new FailureBox();
-  private readonly _notes = new Notes();
+  private readonly _warnings = new Notes('Warnings', warningsOf, 'dl-warnings');
+  private readonly _details = new Details();
   private readonly _problem: ConnectionNotice;
   private readonly _actions: Actions;
   private readonly _search: SearchPlace;
@@ -66,10 +65,15 @@ export class ExperimentView {
     this._root.dataset.dlExperiments = String(watch.look.number);
     node.append(this._root);
     this._problem = new ConnectionNotice(watch);
-    this._actions = new Actions(watch);
-    this._labels = new LabelPart(watch);
-    this._more = [new MovePart(watch), new RerunPart(watch), new DifferencePart(watch), new SourcePart(watch)];
-    this._actions.buttons.append(this._labels.opener, ...this._more.map(part => part.disclosure.opener));
+    const labels = new LabelPart(watch);
+    const forms = [new RerunPart(watch), new DifferencePart(watch), new SourcePart(watch)];
+    this._forms = [...forms, labels, new MovePart(watch)];
+    const disclosures = this._forms.map(part => part.disclosure);
+    this._actions = new Actions(
+      watch,
+      disclosures.map(({ opener }) => opener)
+    );
+    Disclosure.join(disclosures, this._actions.menu.opener);
     this._search = new SearchPlace(watch, curves => this._looked(curves));
     this._curves = new Curves(this._root, settings, () => this._frame.request());
     this._times = new Times(watch);
@@ -115,19 +119,18 @@ export class ExperimentView {
     const top = h('header', { class: 'dl-top' }, this._head.root, this._actions.buttons);
     return [
       top,
-      this._labels.root,
       this._actions.root,
-      ...this._more.map(part => part.root),
+      ...this._forms.map(part => part.root),
       this._problem.root,
-      this._about.root,
       this._progress.root,
       this._failure.root,
-      this._notes.root,
+      this._warnings.root,
       this._search.root,
       this._curves.root,
       this._times.root,
       this._utilisation.root,
       this._artifacts.root,
+      this._details.root,
       this._log.root
     ];
   }
@@ -151,14 +154,13 @@ export class ExperimentView {
     setAttribute(this._root, 'data-connection', look.connection);
     for (const part of [
       this._head,
-      this._labels,
-      this._about,
       this._progress,
       this._failure,
-      this._notes,
+      this._warnings,
       this._problem,
       this._actions,
-      ...this._more,
+      ...this._forms,
+      this._details,
       this._search
     ]) {
       part.update(look);
