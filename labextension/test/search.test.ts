@@ -14,7 +14,7 @@ import type { Connection, Look } from '../src/service/watch';
 import { mayHaveMore, steersFor } from '../src/view/search/steering';
 import { pathOf, type Shape } from '../src/view/search/shapes';
 import { spentText } from '../src/view/search/usage';
-import { columnsOf, noteText } from '../src/view/search/columns';
+import { columnsOf, directionOf, noteText } from '../src/view/search/columns';
 import { asha, experiment, overview } from './fakes';
 
 const SPACE: Space = {
@@ -117,6 +117,31 @@ describe('what is said of importance', () => {
       '9 trials have a result to compare; 30 are needed'
     );
   });
+});
+
+test('an arrow says how the values of a column go: the better come first, which are the larger of an accuracy', () => {
+  const [error, accuracy] = [{ name: 'error', mode: 'min' } as const, { name: 'accuracy', mode: 'max' } as const];
+  expect([directionOf('best', 'best', error), directionOf('best', '-best', error)]).toEqual([
+    'ascending',
+    'descending'
+  ]);
+  expect(directionOf('best', 'best', accuracy)).toBe('descending');
+  expect(directionOf('value', '-value', accuracy)).toBe('ascending');
+  expect(directionOf('lr', 'lr', accuracy)).toBe('ascending');
+  expect(directionOf('lr', 'best', accuracy)).toBeNull();
+});
+
+test('columns of numbers are known as such, and those of words are not', () => {
+  const numeric = (params: TrialRow['params'][]): string[] =>
+    columnsOf(standing(params.map((each, index) => row(index + 1, 0.5, each))))
+      .filter(column => column.numeric)
+      .map(column => column.name);
+  expect(
+    numeric([
+      { lr: 0.1, opt: 'sgd' },
+      { lr: 0.2, opt: 'adam', momentum: 0.9 }
+    ])
+  ).toEqual(['unit', 'best', 'value', 'lr', 'momentum', 'seconds']);
 });
 
 describe('data that could not be loaded', () => {

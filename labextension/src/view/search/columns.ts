@@ -1,12 +1,13 @@
 /** Columns of the table of trials, and the note on trials that it does not show. */
 
-import type { SearchStatus, TrialRow } from '../../api/types';
+import type { Metric, SearchStatus, TrialRow } from '../../api/types';
 import { num } from '../../model/curves';
 import { duration, number, valueText } from '../../model/text';
 
 export interface Column {
   readonly name: string; // sort key
   readonly head: string;
+  readonly numeric: boolean; // numbers are aligned to the right
   readonly cell: (row: TrialRow) => string;
 }
 
@@ -16,17 +17,35 @@ export function columnsOf(status: SearchStatus): Column[] {
   const params = status.params.map(name => ({
     name,
     head: name,
+    numeric: status.trials.every(row => row.params[name] === undefined || typeof row.params[name] === 'number'),
     cell: (row: TrialRow) => (row.params[name] === undefined ? '' : valueText(row.params[name]))
   }));
   return [
-    { name: 'trial', head: 'trial', cell: row => `${own}.${row.trial}` },
-    { name: 'state', head: 'state', cell: row => stateText(row, unit) },
-    { name: 'unit', head: unit, cell: row => `${row.unit}/${units}` },
-    { name: 'best', head: `best ${metric.name}`, cell: row => (row.best === null ? '' : number(row.best)) },
-    { name: 'value', head: 'newest', cell: row => (row.value === null ? '' : number(row.value)) },
+    { name: 'trial', head: 'trial', numeric: false, cell: row => `${own}.${row.trial}` },
+    { name: 'state', head: 'state', numeric: false, cell: row => stateText(row, unit) },
+    { name: 'unit', head: unit, numeric: true, cell: row => `${row.unit}/${units}` },
+    {
+      name: 'best',
+      head: `best ${metric.name}`,
+      numeric: true,
+      cell: row => (row.best === null ? '' : number(row.best))
+    },
+    { name: 'value', head: 'newest', numeric: true, cell: row => (row.value === null ? '' : number(row.value)) },
     ...params,
-    { name: 'seconds', head: 'slot time', cell: row => (row.seconds > 0 ? duration(row.seconds) : '') }
+    { name: 'seconds', head: 'slot time', numeric: true, cell: row => (row.seconds > 0 ? duration(row.seconds) : '') }
   ];
+}
+
+/**
+ * Return whether the values of a column rise or fall from row to row when the table is sorted by `sort`; null for other
+ * columns. By `best` and `value`, the better values come first.
+ */
+export function directionOf(name: string, sort: string, metric: Metric): 'ascending' | 'descending' | null {
+  if (sort.replace(/^-/, '') !== name) {
+    return null;
+  }
+  const falls = metric.mode === 'max' && ['best', 'value'].includes(name);
+  return sort.startsWith('-') === falls ? 'ascending' : 'descending';
 }
 
 function stateText(row: TrialRow, unit: string): string {

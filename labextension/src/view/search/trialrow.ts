@@ -3,6 +3,7 @@
 import type { TrialRow as Row } from '../../api/types';
 import type { Steer } from '../../service/watch';
 import { button, h, setAttribute, setText, show } from '../dom';
+import type { Column } from './columns';
 import { shade } from './scale';
 
 const STEERS: readonly (readonly [Steer, string])[] = [
@@ -32,14 +33,18 @@ export class TrialRow {
     this.root = h('tr', { tabindex: -1, onclick: picked }, first, h('td', {}, this._chip), this._last);
   }
 
-  /** Update the row; `cells` begin with name and state, `steers` are the possible actions. */
-  update(row: Row, cells: readonly string[], rank: number | null, steers: readonly Steer[]): void {
-    const [name = '', state = '', ...rest] = cells;
+  /** Update the row; `columns` begin with name and state, `steers` are the possible actions. */
+  update(row: Row, columns: readonly Column[], rank: number | null, steers: readonly Steer[]): void {
+    const [name = '', state = '', ...rest] = columns.map(column => column.cell(row));
     setAttribute(this._rank, 'style', `background:${shade(rank)}`);
     setText(this._pick, name);
     setText(this._chip, state);
     setAttribute(this._chip, 'data-state', row.state);
-    rest.forEach((said, index) => setText((this._cells[index] ??= this._cell()), said));
+    rest.forEach((text, index) => {
+      const cell = (this._cells[index] ??= this._cell());
+      setText(cell, text);
+      cell.classList.toggle('dl-numeric', columns[index + 2]?.numeric ?? false);
+    });
     this._cells.splice(rest.length).forEach(cell => cell.remove());
     const focused = this._last.contains(document.activeElement) ? document.activeElement : null;
     for (const [verb, press] of this._buttons) {

@@ -1,13 +1,14 @@
 /** Table of a search's trials, best first, or sorted by a selected column; in groups, if a hyperparameter is selected. */
 
-import type { SearchStatus, TrialRow } from '../../api/types';
+import type { Metric, SearchStatus, TrialRow } from '../../api/types';
 import type { Steer } from '../../service/watch';
 import { changes, h, setAttribute, setChildren, setText, show } from '../dom';
-import { type Column, columnsOf, noteText } from './columns';
+import { type Column, columnsOf, directionOf, noteText } from './columns';
 import { ranks } from './scale';
 import { groupText, type TrialGroup, trialGroups } from './trialgroups';
 import { TrialRow as Row } from './trialrow';
 
+const ARROWS = { ascending: ' \u2191', descending: ' \u2193' };
 const SHOWN = 200; // rows; job.trials() returns more
 
 export class TrialTable {
@@ -54,7 +55,7 @@ export class TrialTable {
   update(status: SearchStatus, shown: (row: TrialRow) => boolean, chosen: number | null): void {
     this._drawn = [status, shown, chosen];
     this._columns = columnsOf(status);
-    this._heads();
+    this._heads(status.metric);
     this._offer(status.params);
     const rank = ranks(status.trials, status.metric);
     const through = status.trials.filter(shown);
@@ -106,16 +107,17 @@ export class TrialTable {
     return known;
   }
 
-  private _heads(): void {
-    if (!this._changed(this.sort, this._columns.map(column => column.name).join('\n'))) {
+  private _heads(metric: Metric): void {
+    const columns = this._columns.map(column => `${column.name} ${column.numeric}`).join('\n');
+    if (!this._changed(this.sort, columns)) {
       return;
     }
-    const heads = this._columns.map(({ name, head }) => {
-      const [up, down] = [this.sort === name, this.sort === `-${name}`];
+    const heads = this._columns.map(({ name, head, numeric }) => {
+      const direction = directionOf(name, this.sort, metric);
       const press = h('button', { type: 'button', class: 'dl-sort', onclick: () => this._sortBy(name) }, head);
-      const mark = h('span', { 'aria-hidden': 'true' }, up ? ' \u2191' : down ? ' \u2193' : '');
+      const mark = h('span', { 'aria-hidden': 'true' }, direction ? ARROWS[direction] : '');
       press.append(mark);
-      return h('th', { scope: 'col', 'aria-sort': up ? 'ascending' : down ? 'descending' : 'none' }, press);
+      return h('th', { scope: 'col', class: numeric ? 'dl-numeric' : '', 'aria-sort': direction ?? 'none' }, press);
     });
     heads.push(h('th', { class: 'dl-steer' }, h('span', { class: 'dl-unseen' }, 'steer')));
     const focused = [...this._head.children].findIndex(each => each.contains(document.activeElement));
@@ -136,8 +138,7 @@ export class TrialTable {
     this._rows.set(trial, known);
     known.root.classList.toggle('dl-chosen', chosen);
     known.root.classList.toggle('dl-is-best', trial === status.best?.trial);
-    const cells = this._columns.map(column => column.cell(row));
-    known.update(row, cells, rank, this._steers(row));
+    known.update(row, this._columns, rank, this._steers(row));
     return known.root;
   }
 
