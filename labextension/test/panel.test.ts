@@ -87,7 +87,8 @@ test('a filter is narrow when it leaves something out', () => {
 test('a tab with many experiments is named by the first, and by how many there are', () => {
   expect(numbersLabel([3])).toBe('#3');
   expect(numbersLabel([3, 4, 12])).toBe('#3 · #4 · #12');
-  expect(numbersLabel([3, 4, 12, 13])).toBe('#3 and 3 more');
+  expect(numbersLabel([3, 4, 12, 13])).toBe('#3 · #4 · #12 · #13');
+  expect(numbersLabel([3, 4, 12, 13, 15])).toBe('#3 · #4 · #12 and 2 more');
 });
 
 test('arrow keys lead from one to the next and stay in the list', () => {

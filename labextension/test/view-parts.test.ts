@@ -209,6 +209,23 @@ describe('compared experiments', () => {
     expect(progress?.rows.map(({ name }) => name)).toEqual(['state', 'epoch', 'step', 'time']);
   });
 
+  test('have the better value of a metric marked, where it is known which is better, and which is one', () => {
+    const config = { ...experiment().config, metric: { name: 'accuracy', mode: 'max' as const } };
+    const of = (metrics: Metrics): Overview =>
+      overview({ experiment: experiment({ config }), trials: [trial({ metrics })] });
+    const best = (...shown: Overview[]): unknown[] =>
+      rowsOf(shown, 130)
+        .filter(({ title }) => title === 'Metrics')
+        .flatMap(({ rows }) => rows.map(row => [row.name.split(' ')[1], row.best]));
+    expect(best(of({ loss: 0.5, accuracy: 0.9, f1: 0.3 }), of({ loss: 0.6, accuracy: 0.95, f1: 0.4 }))).toEqual([
+      ['loss', 0],
+      ['accuracy', 1],
+      ['f1', undefined]
+    ]);
+    expect(best(of({ loss: 0.5 }), of({ loss: 0.5 }))).toEqual([['loss', undefined]]);
+    expect(best(of({ loss: 0.5 }), of({ loss: 'NaN' }))).toEqual([['loss', undefined]]);
+  });
+
   test('are told by their training too where one has not been validated', () => {
     const known = overview({ trials: [trial({ metrics: { loss: 2 }, training: { loss: 0.5 } })] });
     const unvalidated = overview({ trials: [trial({ training: { loss: 0.25 } })] });

@@ -125,6 +125,13 @@ def test_two_are_compared_by_keyboard_alone(lab: Lab, finished: tuple[int, int])
     expect(row).to_contain_text("16")
     expect(row).to_contain_text("32")
     lab.shot("compare")
+    compared.get_by_role("button", name=f"Take out #{pear}").click()
+    expect(compared.get_by_role("columnheader")).to_have_count(2)
+    expect(row).not_to_contain_text("32")
+    compared.get_by_role("button", name=f"Put back #{pear}").click()
+    expect(row).to_contain_text("32")
+    compared.get_by_role("button", name=f"#{apple} orchard apple", exact=True).click()
+    expect(lab.view_in_tab().root).to_have_attribute("aria-label", f"Experiment #{apple} orchard apple")
     panel.search.fill("")
 
 

@@ -9,7 +9,7 @@ const LONGEST_S = 15; // longest interval between requests
 const SLOWER = 1.5;
 
 export const MOST_COMPARED = 20; // experiments side by side
-const LISTED = 3; // of these in the label of a tab
+const LISTED = 4; // of these in the label of a tab
 
 /** States that the filter chips select. */
 export const STATES = ['running', 'queued', 'paused', 'completed', 'failed', 'stopped', 'deleted'] as const;
@@ -69,10 +69,12 @@ export function hasMoved(before: readonly Overview[], found: readonly Overview[]
   return before.length !== found.length || before[0]?.seq !== found[0]?.seq;
 }
 
-/** Return a label for experiments: all of few numbers, else the first and how many there are besides. */
+/** Return a label for experiments: all of few numbers, else the first ones and how many there are besides. */
 export function numbersLabel(numbers: readonly number[]): string {
-  const [first = '', ...others] = numbers.map(number => `#${number}`);
-  return others.length < LISTED ? [first, ...others].join(' · ') : `${first} and ${others.length} more`;
+  const names = numbers.map(number => `#${number}`);
+  const listed = names.length > LISTED ? names.slice(0, LISTED - 1) : names;
+  const left = names.length - listed.length;
+  return listed.join(' · ') + (left ? ` and ${left} more` : '');
 }
 
 /** Return the index of the item that an arrow key selects among `count` items; null for other keys. */

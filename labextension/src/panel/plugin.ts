@@ -34,15 +34,16 @@ export function activatePanel(
     experiments.refresh();
     ends.look();
   };
-  const tabs = new Tabs(shell, { source, settings, news });
+  const open = (number: number): void => void app.commands.execute(OPEN, { number });
+  const tabs = new Tabs(shell, { source, settings, news, open });
   const panel = new Panel(experiments, {
-    open: number => void app.commands.execute(OPEN, { number }),
+    open,
     compare: () => void app.commands.execute(COMPARE)
   });
   new Commands(app, { experiments, tabs, news, showPanel: () => shell.activateById(panel.id) }).add(palette);
   const ends = new EndNotices(source, settings, {
     baseUrl: serverSettings.baseUrl,
-    open: number => void app.commands.execute(OPEN, { number }),
+    open,
     visible: visibleViews
   });
   void app.restored.then(() => ends.begin());

@@ -11,11 +11,12 @@ import type { ViewSettings } from '../view/settings';
 import { numbersLabel } from './list';
 import type { LiveSettings, Settings } from './settings';
 
-/** Options of a tab; `news` is called when an experiment changes its state. */
+/** Options of a tab; `news` is called when an experiment changes its state, `open` shows one by itself. */
 export interface TabOptions {
   source: Source;
   settings: LiveSettings;
   news: () => void;
+  open: (number: number) => void;
 }
 
 /** Drawing of experiments in a node. */
@@ -25,7 +26,12 @@ export interface Drawing {
 }
 
 export type Watches = readonly [Watch, ...Watch[]];
-export type Draw = (node: HTMLElement, watches: Watches, settings: ViewSettings) => Drawing;
+export type Draw = (
+  node: HTMLElement,
+  watches: Watches,
+  settings: ViewSettings,
+  open: (number: number) => void
+) => Drawing;
 
 export class TabContent {
   private readonly _watches: readonly Watch[];
@@ -39,7 +45,7 @@ export class TabContent {
     draw: Draw
   ) {
     this._watches = _numbers.map(number => new Watch(_options.source, number));
-    this._view = draw(_tab.node, this._watches as Watches, _options.settings.current.view);
+    this._view = draw(_tab.node, this._watches as Watches, _options.settings.current.view, _options.open);
     this._watches.forEach(watch => watch.subscribe(() => this._changed()));
     this._changed();
     _options.settings.changed.connect(this._settingsChanged);

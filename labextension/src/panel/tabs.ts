@@ -23,7 +23,7 @@ const ONE = new Part<TabCode>(async () => {
 });
 const SEVERAL = new Part<TabCode>(async () => {
   const [{ TabContent }, { CompareView }] = await Promise.all([import('./tabcontent'), import('../view/compare')]);
-  return { TabContent, draw: (node, watches, settings) => new CompareView(node, watches, settings) };
+  return { TabContent, draw: (node, watches, settings, open) => new CompareView(node, watches, settings, open) };
 });
 
 /** Tab with one experiment, or with several side by side; their code is loaded when the first is opened. */

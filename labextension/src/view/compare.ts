@@ -3,7 +3,7 @@
 import { ended, stateOf } from '../model/overview';
 import { stateText, titleText } from '../model/text';
 import type { Look } from '../service/watch';
-import { h, keepKeys, setAttribute, setText, show } from './dom';
+import { button, h, keepKeys, setAttribute, setText, show } from './dom';
 import { Frame } from './frame';
 import { colourOf, overlaid } from './plotted';
 import { Plots } from './plots';
@@ -25,20 +25,25 @@ export class CompareView {
   private readonly _empty = h('p', { class: 'dl-empty' });
   private readonly _table = new RowTable();
   private readonly _unsubscribe: (() => void)[];
+  private readonly _out = new Set<number>(); // numbers of experiments that were taken out
   private _fresh = true;
   private _wroteAt = -Infinity; // by a monotonic clock
   private _timer: ReturnType<typeof setTimeout> | undefined;
 
+  /** `open` shows an experiment by itself, where there is a place for it. */
   constructor(
     node: HTMLElement,
     private readonly _watches: readonly Pick<Watched, 'look' | 'subscribe'>[],
-    settings: ViewSettings = DEFAULTS
+    settings: ViewSettings = DEFAULTS,
+    open: ((number: number) => void) | null = null
   ) {
     const numbers = _watches.map(watch => `#${watch.look.number}`);
     this._root = h('article', { class: 'dl-compare', 'aria-label': `Compare ${listed(numbers)}`, onkeydown: keepKeys });
     this._root.dataset.dlExperiments = _watches.map(watch => watch.look.number).join(' ');
     node.append(this._root);
-    this._heads = _watches.map((_, index) => new Heading(colourOf(index)));
+    this._heads = _watches.map(({ look: { number } }, index) => {
+      return new Heading(number, colourOf(index), open, () => this._take(number));
+    });
     this._toolbar = new Toolbar(settings, () => this._plan());
     this._validation = h('input', { type: 'checkbox', checked: true, onchange: () => this._plan() });
     this._toolbar.root.append(h('label', {}, this._validation, 'validation only'));
@@ -87,9 +92,19 @@ export class CompareView {
     }
   }
 
-  private _write(looks: readonly Look[]): void {
-    looks.forEach((look, index) => this._heads[index]?.update(look));
+  /** Take an experiment out of plots and table, or put it back. */
+  private _take(number: number): void {
+    if (!this._out.delete(number)) {
+      this._out.add(number);
+    }
+    this._fresh = true;
+    this._frame.request();
+  }
+
+  private _write(all: readonly Look[]): void {
+    all.forEach((look, index) => this._heads[index]?.update(look, this._out.has(look.number)));
     this._plan();
+    const looks = all.filter(look => !this._out.has(look.number));
     const over = looks.every(look => look.overview && ended(look.overview));
     setText(this._empty, over ? 'no reports' : 'no reports yet');
     show(
@@ -107,32 +122,46 @@ export class CompareView {
 
   /** Select what to plot, which is drawn in the next frame. */
   private _plan(): void {
-    const looks = this._watches.map(watch => watch.look);
+    // One that was taken out keeps its place, and so the others their colours.
+    const looks = this._watches.map(({ look }) => (this._out.has(look.number) ? { ...look, curves: [] } : look));
     const { settings } = this._toolbar;
     this._plots.update(overlaid(looks, settings, this._validation.checked), settings.axis);
     this._frame.request();
   }
 }
 
-/** Heading of one experiment: its colour, number, name and state. */
+/** Heading of one experiment: its colour, number, name and state, and a button that takes it out. */
 class Heading {
-  private readonly _title = h('span', { class: 'dl-title' });
+  private readonly _title: HTMLElement;
   private readonly _chip = h('span', { class: 'dl-chip' });
   private readonly _problem = h('span', { class: 'dl-dim' });
+  private readonly _toggle: HTMLButtonElement;
   readonly root: HTMLElement;
 
-  constructor(colour: string) {
+  constructor(
+    private readonly _number: number,
+    colour: string,
+    open: ((number: number) => void) | null,
+    taken: () => void
+  ) {
+    const shown = (): void => open?.(_number);
+    this._title = open
+      ? h('button', { type: 'button', class: 'dl-title dl-open', onclick: shown })
+      : h('span', { class: 'dl-title' });
+    this._toggle = button('', taken, 'dl-small');
     const name = h('span', { class: 'dl-compared-name' }, h('span', { class: 'dl-swatch' }), this._title);
-    const facts = h('span', { class: 'dl-head-facts' }, this._chip, this._problem);
+    const facts = h('span', { class: 'dl-head-facts' }, this._chip, this._problem, this._toggle);
     this.root = h('li', { 'data-colour': colour }, name, facts);
   }
 
-  update(look: Look): void {
-    const { overview } = look;
-    setText(this._title, overview ? titleText(overview) : `#${look.number}`);
+  update({ overview, error }: Look, out: boolean): void {
+    setText(this._title, overview ? titleText(overview) : `#${this._number}`);
     setText(this._chip, overview ? stateText(overview) : '');
     setAttribute(this._chip, 'data-state', overview ? stateOf(overview) : '');
-    setText(this._problem, look.error ?? '');
+    setText(this._problem, error ?? '');
+    setText(this._toggle, out ? 'put back' : 'take out');
+    setAttribute(this._toggle, 'aria-label', `${out ? 'Put back' : 'Take out'} #${this._number}`);
+    this.root.classList.toggle('dl-out', out);
   }
 }
 

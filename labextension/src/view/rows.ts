@@ -1,6 +1,7 @@
 /** Hyperparameters and results of several experiments, side by side. */
 
-import type { Kind, Metrics, Overview, Trial, Value } from '../api/types';
+import type { Kind, Metric, Metrics, Num, Overview, Value } from '../api/types';
+import { num } from '../model/curves';
 import { frontOf, stateOf } from '../model/overview';
 import { duration, elapsed, epochText, knownEpochs, lossFirst, number, paramsText, slotsText } from '../model/text';
 
@@ -8,6 +9,7 @@ export interface Row {
   readonly name: string;
   readonly values: readonly string[]; // one per experiment; empty if it has none
   readonly differs: boolean;
+  readonly best?: number | undefined; // index of the better value of a metric
 }
 
 export interface Rows {
@@ -24,7 +26,7 @@ export function rowsOf(overviews: readonly (Overview | null)[], now: number): Ro
   const told = [
     { title: 'Hyperparameters', rows: differingFirst(union(overviews.map(each => texts(paramsOf(each))))) },
     { title: 'Training', rows: differingFirst(union(overviews.map(trained))) },
-    { title: 'Metrics', rows: metricRows(overviews.map(each => (each ? frontOf(each) : undefined))) },
+    { title: 'Metrics', rows: metricRows(overviews) },
     { title: 'Progress', rows: union(overviews.map(each => progress(each, now))) }
   ];
   return told.filter(({ rows }) => rows.length > 0);
@@ -64,11 +66,31 @@ function trained(overview: Overview | null): ParamTexts {
 }
 
 /** Return rows of validation metrics, and of training metrics if an experiment has no others. */
-function metricRows(trials: readonly (Trial | undefined)[]): Row[] {
+function metricRows(overviews: readonly (Overview | null)[]): Row[] {
+  const trials = overviews.map(each => (each ? frontOf(each) : undefined));
   const validation = trials.map(trial => named('validation', trial?.metrics));
   const training = trials.map(trial => named('training', trial?.training));
   const unvalidated = trials.some(trial => trial && isEmpty(trial.metrics) && !isEmpty(trial.training));
-  return [...union(validation), ...(unvalidated ? union(training) : [])];
+  const marked = union(validation).map(row => {
+    const metric = row.name.slice('validation '.length);
+    const values = trials.map(trial => trial?.metrics[metric] ?? null);
+    return { ...row, best: betterOf(values, modeOf(metric, overviews)) };
+  });
+  return [...marked, ...(unvalidated ? union(training) : [])];
+}
+
+/** Return which values of a metric are better, if that is known: of the experiments' own, and of a loss. */
+function modeOf(metric: string, overviews: readonly (Overview | null)[]): Metric['mode'] | undefined {
+  const own = overviews.find(each => each?.experiment.config.metric.name === metric);
+  return own?.experiment.config.metric.mode ?? (metric === 'loss' ? 'min' : undefined);
+}
+
+/** Return the index of the single best of several values; undefined if there is none. */
+function betterOf(values: readonly (Num | null)[], mode: Metric['mode'] | undefined): number | undefined {
+  const known = values.map(value => (value === null ? NaN : num(value))).filter(Number.isFinite);
+  const best = mode === 'max' ? Math.max(...known) : Math.min(...known);
+  const places = values.flatMap((value, index) => (value !== null && num(value) === best ? [index] : []));
+  return mode !== undefined && known.length > 1 && places.length === 1 ? places[0] : undefined;
 }
 
 function named(kind: Kind, metrics: Metrics = {}): ParamTexts {

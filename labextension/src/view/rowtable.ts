@@ -74,7 +74,12 @@ class Body {
       if (name) {
         setText(name, row.name);
       }
-      row.values.forEach((value, column) => setText(cells[column] ?? node.appendChild(h('td')), value));
+      row.values.forEach((value, column) => {
+        const cell = cells[column] ?? node.appendChild(h('td'));
+        setText(cell, value);
+        cell.classList.toggle('dl-better', column === row.best);
+      });
+      cells.slice(row.values.length).forEach(cell => cell.remove());
       return node;
     });
     setAttribute(this._title.children[0] ?? this._title, 'colspan', String((rows[0]?.values.length ?? 0) + 1));
