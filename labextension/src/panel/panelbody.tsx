@@ -29,18 +29,19 @@ export function PanelBody({ experiments, notebook, doors }: PanelProps): React.J
   const refresh = (): void => experiments.refresh();
   return (
     <>
-      <header className="dl-panel-head">
+      <div className="dl-panel-head">
         <div className="dl-panel-top">
-          <Meters nodes={error ? [] : nodes} />
+          <h2 className="dl-panel-title">Daylight</h2>
           <Refresh refresh={refresh} />
         </div>
+        <Meters nodes={error ? [] : nodes} />
         <Filters
           filter={filter}
           notebook={notebook}
           narrow={change => (experiments.filter = { ...experiments.filter, ...change })}
         />
         <GroupChoice group={group} params={groupParams(list, group)} choose={chosen => (experiments.group = chosen)} />
-      </header>
+      </div>
       {error && <LoadError error={error} again={refresh} />}
       <Warnings texts={experiments.warnings} />
       <ListBox experiments={experiments} open={doors.open} />
