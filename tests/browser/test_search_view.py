@@ -180,7 +180,7 @@ def test_a_search_is_seen_from_its_first_trial_to_its_table(searching: Lab, worl
         if tab != "Importance":  # eight trials are too few for that, which is said
             expect(drawn.locator("[data-trial]").first).to_be_attached(timeout=LATE)
         lab.shot(f"search-{tab.lower()}", of=view.root)
-    expect(drawn).to_contain_text("8 trials have a result to compare; 10 are needed", timeout=LATE)
+    expect(drawn).to_contain_text("8 trials have a result to compare; 30 are needed", timeout=LATE)
 
 
 def test_a_brush_chooses_among_the_trials_of_the_table(searching: Lab, world: World):
