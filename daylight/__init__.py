@@ -37,6 +37,8 @@ def submit(
     file: str | Path,
     *,
     name: str | None = None,
+    note: str = "",
+    tags: Sequence[str] = (),
     params: dict[str, Value] | None = None,
     space: Mapping[str, str] | None = None,
     include: Sequence[str] = (),
@@ -55,6 +57,10 @@ def submit(
         Python file with the functions of the training definition: `model`, `train_data`, `loss`, ...
     name : str, optional
         Name of the experiment.
+    note : str, optional
+        Text that is shown with the experiment.
+    tags : sequence of str
+        Tags by which the experiment is found.
     params : dict of str to Any, optional
         Hyperparameters by name; the others keep the defaults of the functions.
     space : mapping of str to str, optional
@@ -97,18 +103,19 @@ def submit(
     from jupyter_ext.job.job import Job
     from jupyter_ext.submit.submit import SubmitOptions, config_from
     from jupyter_ext.submit.submit import submit as send
+    from kernel_backend.model.labels import Labels
     from kernel_backend.spec.assignments import parse_line
 
     line = parse_line(f"{label}={text}" for label, text in (space or {}).items())
     given = {**line.given, **(params or {})}
-    path, asked = Path(file), SubmitOptions(include=tuple(include), data=tuple(data), commits=tuple(commits))
+    path, labels = Path(file), Labels(name, note, tuple(tags))
+    asked = SubmitOptions(include=tuple(include), data=tuple(data), commits=tuple(commits), labels=labels)
     overview = send(
         capture_file(path),
         config_from(config),
         given,
         space=line.space,
         file=path,
-        name=name,
         asked=asked,
         again=again,
     )

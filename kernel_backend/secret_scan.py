@@ -262,6 +262,8 @@ _WAY_OUT = (
 # Advice by option.
 _OPTIONS = {
     "--name": "Call it something else",
+    "--note": "Write the note without it",
+    "--tag": "Choose another tag",
     "--commit": "Write the version alone, without what gives access to it",
     "--data": "Write the address alone: what gives access to it is read from the environment",
 }

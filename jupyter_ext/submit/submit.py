@@ -30,7 +30,8 @@ from kernel_backend.definition.options import check_options
 from kernel_backend.definition.parse import parse
 from kernel_backend.definition.script.modules import project_modules
 from kernel_backend.errors import CaptureError, InvalidDefinition, InvalidRequest
-from kernel_backend.model.experiment import LONGEST_NAME, Config, Submission
+from kernel_backend.model.experiment import Config, Submission
+from kernel_backend.model.labels import UNLABELLED, Labels
 from kernel_backend.model.record import Value
 from kernel_backend.model.record import checked as record_of
 from kernel_backend.model.search.domains import Choices
@@ -45,6 +46,7 @@ from kernel_backend.snapshots.environment import record
 from kernel_backend.snapshots.state import state_of
 from kernel_backend.spec.assignments import ParsedAssignments, parse_line
 from kernel_backend.spec.config_text import specified_options, to_config
+from kernel_backend.spec.labels import label_texts, labels_of
 from kernel_backend.spec.options import OPTIONS
 from kernel_backend.spec.search_rules import check_length, check_line
 
@@ -63,14 +65,14 @@ class SubmitOptions:
     limit: int = LIMIT  # bytes of project files
     data: tuple[str, ...] = ()  # folders, files and URLs that are fingerprinted
     commits: tuple[str, ...] = ()  # external versions of data
-    name: str | None = None
+    labels: Labels = UNLABELLED
     allow_unused: bool = False  # True if functions with names similar to a role may be unused
     form: Form | None = None  # fixed form of a program, regardless of its content
 
     @property
     def texts(self) -> dict[str, Value]:
         """Return the options that are stored as free text, by flag, so that they can be searched for secrets."""
-        return {"--data": " ".join(self.data), "--commit": " ".join(self.commits), "--name": self.name}
+        return {"--data": " ".join(self.data), "--commit": " ".join(self.commits), **label_texts(self.labels)}
 
     def words(self) -> list[str]:
         """Return the options as words of a command line."""
@@ -86,14 +88,12 @@ class SubmitOptions:
 
 
 def wanted(options: Namespace) -> SubmitOptions:
-    """Return the submit options that parsed arguments set; raise InvalidRequest for an invalid size or a long name."""
+    """Return the submit options that parsed arguments set; raise InvalidRequest for an invalid size or label."""
     named = getattr(options, "capture", None) or ()
     try:
         limit = parse_size(options.project_limit) if options.project_limit else LIMIT
     except InvalidRequest as error:
         raise InvalidRequest(f"--project-limit {options.project_limit[:50]}: {error.message}") from None
-    if len(name := getattr(options, "name", None) or "") > LONGEST_NAME:
-        raise InvalidRequest(f"--name {name[:50]}...: it has {len(name)} characters; write {LONGEST_NAME} at most")
     return SubmitOptions(
         include=tuple(options.include or ()),
         captured=tuple(dict.fromkeys(name for each in named for name in each.split(",") if name)),
@@ -101,7 +101,7 @@ def wanted(options: Namespace) -> SubmitOptions:
         limit=limit,
         data=tuple(options.data or ()),
         commits=tuple(options.commit or ()),
-        name=getattr(options, "name", None),
+        labels=labels_of(options),
         allow_unused=getattr(options, "allow_unused", False),
         form=getattr(options, "form", None),
     )
@@ -162,6 +162,7 @@ class PreparedSubmission:
     process: Process | None = None  # expected settings of the job's process
     config: Config = field(default_factory=Config)  # with the settings that the code makes
     given: dict[str, Value] = field(default_factory=dict)  # values given on the line
+    labels: Labels = UNLABELLED
 
     @property
     def files(self) -> dict[str, bytes]:
@@ -262,6 +263,7 @@ def check(
         process=process,
         config=config,
         given=dict(given),
+        labels=asked.labels,
     )
 
 
@@ -389,7 +391,6 @@ def submit(
     *,
     space: Space = UNSEARCHED,
     file: Path | None = None,
-    name: str | None = None,
     notebook: str | None = None,
     client: Client | None = None,
     asked: SubmitOptions = SubmitOptions(),
@@ -403,7 +404,7 @@ def submit(
     """
     check_line(config, space)
     checked = check(capture, given, asked, file, space=space, config=config)
-    return send(checked, name=name, notebook=notebook, client=client, again=again).overview
+    return send(checked, notebook=notebook, client=client, again=again).overview
 
 
 class SubmitResult(NamedTuple):
@@ -423,8 +424,9 @@ def send(
 ) -> SubmitResult:
     """Upload a checked capture and create an experiment; raise errors of the service.
 
-    `notebook` is the path of the notebook's file. If an identical experiment is active already, return that one, unless
-    `again` is set. The variable DAYLIGHT_POOL names the pool of submissions that name none.
+    `name` is that of an experiment to which the user gave none, and `notebook` the path of the notebook's file. If an
+    identical experiment is active already, return that one, unless `again` is set. The variable DAYLIGHT_POOL names the
+    pool of submissions that name none.
     """
     config, own = checked.config, os.environ.get("DAYLIGHT_POOL")
     if config.pool is None and own:
@@ -438,7 +440,7 @@ def send(
         config=config,
         params=checked.given,
         space=checked.space,
-        name=name,
+        **checked.labels._replace(name=checked.labels.name or name)._asdict(),
         python=sys.executable,
         cwd=os.getcwd(),
         notebook=notebook,

@@ -86,8 +86,7 @@ def submit(call: Call) -> Answer:
         return Answer(None)
     if options.as_script:
         return Answer(None, [Text([as_script(checked, command)])])
-    name = options.name or source.name
-    overview, new = send(checked, name=name, client=call.client, again=options.again)
+    overview, new = send(checked, name=source.name, client=call.client, again=options.again)
     if not new:
         call.console.say(same_text(source.shown or "this command", overview))
     if not call.console.waits(options.wait):

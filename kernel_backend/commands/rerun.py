@@ -15,6 +15,7 @@ from kernel_backend.model.diff import Diff, Rerun
 from kernel_backend.model.environments import packages
 from kernel_backend.model.experiment import Config, Experiment
 from kernel_backend.model.ids import Reference, parse_reference, whole
+from kernel_backend.model.labels import UNLABELLED, Labels
 from kernel_backend.model.record import Value, checked
 from kernel_backend.model.search.records import Search
 from kernel_backend.model.snapshot import Snapshot
@@ -25,6 +26,7 @@ from kernel_backend.snapshots.archive import contents
 from kernel_backend.snapshots.environment import record
 from kernel_backend.spec.assignments import parse_assignments
 from kernel_backend.spec.config_text import specified_settings
+from kernel_backend.spec.labels import label_texts, labels_of
 from kernel_backend.spec.options import TRUST, rerun_options
 
 NAMED = 4  # packages that a sentence names
@@ -42,7 +44,7 @@ def plan(
     number: int,
     params: Mapping[str, Value],
     settings: Mapping[str, Any],
-    name: str | None = None,
+    labels: Labels = UNLABELLED,
     data: Sequence[str] = (),
     trial: int | None = None,
     trust: str | None = None,
@@ -56,7 +58,7 @@ def plan(
     (NAME=PLACE) gives its current location. Another user's code is run only if `trust` names its owner. Raises
     NotFound, and InvalidRequest for a value that looks like a secret or a location without data.
     """
-    if told := [message for _, message in leaks_on_the_line({**params, "--name": name}, known_secrets())]:
+    if told := [message for _, message in leaks_on_the_line({**params, **label_texts(labels)}, known_secrets())]:
         raise InvalidRequest("\n".join(told))
     _, snapshot = client.source(number)
     given, notes = dict(settings), list[str]()
@@ -91,7 +93,7 @@ def plan(
         "config": _plain(given),
         "python": sys.executable,
     }
-    asked = checked(Rerun, **fields, name=name, trust=trust)
+    asked = checked(Rerun, **fields, **labels._asdict(), trust=trust)
     return Planned(asked, notes)
 
 
@@ -139,7 +141,14 @@ def _rerun(call: Call) -> Answer:
     options, (number, trial, _) = call.arguments, _reference(call)
     params = parse_assignments(options.words[1:])
     planned = plan(
-        call.client, number, params, specified_settings(options), options.name, options.data or (), trial, options.trust
+        call.client,
+        number,
+        params,
+        specified_settings(options),
+        labels_of(options),
+        options.data or (),
+        trial,
+        options.trust,
     )
     for note in planned.notes:
         call.console.note(note)
@@ -159,7 +168,7 @@ def _continue(call: Call) -> Answer:
         number,
         parse_assignments(options.words[1:]),
         specified_settings(options),
-        options.name,
+        labels_of(options),
         options.data or (),
         trial,
         options.trust,

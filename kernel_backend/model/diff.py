@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from kernel_backend.model.experiment import LONGEST_NAME, Config
+from kernel_backend.model.experiment import LONGEST_NAME, LONGEST_NOTE, Config
 from kernel_backend.model.record import GivenParams, Record
 
 # In the order of display.
@@ -99,6 +99,8 @@ class Rerun(Record):
     python: str | None = None  # path of the interpreter; default: the earlier experiment's
     cwd: str | None = None
     name: str | None = Field(None, max_length=LONGEST_NAME)
+    note: str = Field("", max_length=LONGEST_NOTE)
+    tags: tuple[str, ...] = ()
     trust: str | None = Field(None, description="owner of the code, where that is not the caller")
 
     def applied(self, config: Config) -> Config:

@@ -26,6 +26,7 @@ _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*([smh])?")
 _SLOT_TIME = re.compile(r"(\d+(?:\.\d+)?)\s*(?:(?:gpu|slot)-?)?([smh])", re.IGNORECASE)
 MOST_PRIORITY = 1000
 LONGEST_NAME = 200  # characters of an experiment's name
+LONGEST_NOTE = 4000  # characters
 LONGEST_PATH = 4096
 FIRST = 1_000_000  # priorities from here on are set by admins, and precede everything, including guarantees
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
@@ -278,6 +279,8 @@ class Submission(Record):
     cwd: str = Field(max_length=LONGEST_PATH)  # folder for relative paths in the cell
     notebook: str | None = Field(None, max_length=LONGEST_PATH)
     rerun_of: int | None = None  # experiment that has the same snapshot
+    note: str = Field("", max_length=LONGEST_NOTE)
+    tags: tuple[str, ...] = ()
     again: bool = False  # create a new experiment even if an equal one is active
 
     @field_validator("params")

@@ -4,17 +4,27 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import Field
 
 from kernel_backend.errors import InvalidRequest
-from kernel_backend.model.experiment import LONGEST_NAME, Experiment
+from kernel_backend.model.experiment import LONGEST_NAME, LONGEST_NOTE, Experiment
 from kernel_backend.model.record import Record
 
-LONGEST_NOTE = 4000  # characters
 MOST_TAGS = 32  # per experiment
 _TAG = re.compile(r"\w[\w.:/+@=#-]{0,49}")
+
+
+class Labels(NamedTuple):
+    """Labels that a user gives to a new experiment."""
+
+    name: str | None = None
+    note: str = ""
+    tags: tuple[str, ...] = ()
+
+
+UNLABELLED = Labels()
 
 
 class LabelEdit(Record):
@@ -34,7 +44,7 @@ def apply_edit(before: Experiment, edit: LabelEdit) -> dict[str, Any]:
 
     Raises InvalidRequest for an invalid tag or too many tags.
     """
-    tags = _edited_tags(before.tags, edit.add_tags, edit.remove_tags)
+    tags = edited_tags(before.tags, edit.add_tags, edit.remove_tags)
     after = {
         "name": before.name if edit.name is None else edit.name.strip(),
         "note": before.note if edit.note is None else edit.note.strip(),
@@ -74,8 +84,11 @@ def split_tags(text: str) -> list[str]:
     return found
 
 
-def _edited_tags(before: Sequence[str], add: Iterable[str], remove: Iterable[str]) -> tuple[str, ...]:
-    """Return the tags after an edit, in the order in which they were added; comparisons ignore case."""
+def edited_tags(before: Sequence[str], add: Iterable[str], remove: Iterable[str] = ()) -> tuple[str, ...]:
+    """Return the tags after an edit, in the order in which they were added; comparisons ignore case.
+
+    Raises InvalidRequest for an invalid tag or too many tags.
+    """
     gone = {check_tag(tag).casefold() for tag in remove}
     found = {tag.casefold(): tag for tag in before if tag.casefold() not in gone}
     for tag in add:

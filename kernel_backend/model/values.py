@@ -15,6 +15,7 @@ from typing import Any
 from kernel_backend.model.record import FLOAT, Value, not_finite
 from kernel_backend.model.syntax import expression_tree
 
+SHORTEST = 3  # letters of an abbreviation whose full name is suggested
 DEEPEST = 32  # nesting depth of lists and dictionaries
 
 _ARITHMETIC: dict[type[ast.operator], Any] = {
@@ -217,9 +218,17 @@ def _wanted(kinds: list[Any], value: Value) -> str:
 
 
 def nearest(name: object, names: Iterable[object]) -> str:
-    """Return ` (did you mean width?)` with the one of `names` that is most similar to `name`; "" if none is similar."""
-    small = {str(each).lower(): str(each) for each in names}
-    found = difflib.get_close_matches(str(name).lower(), small, n=1)
+    """Return ` (did you mean width?)` with the one of `names` that is most similar to `name`; "" if none is similar.
+
+    Examples
+    --------
+    >>> nearest("widht", ["width", "lr"]), nearest("acc", ["loss", "accuracy"]), nearest("a", ["accuracy"])
+    (' (did you mean width?)', ' (did you mean accuracy?)', '')
+    """
+    wanted, small = str(name).lower(), {str(each).lower(): str(each) for each in names}
+    found = difflib.get_close_matches(wanted, small, n=1)
+    if not found and len(wanted) >= SHORTEST:
+        found = [each for each in small if each.startswith(wanted)]
     return f" (did you mean {small[found[0]]}?)" if found else ""
 
 

@@ -114,4 +114,6 @@ def rerun_submission(before: Experiment, asked: Rerun) -> Submission:
         cwd=asked.cwd or before.cwd,
         notebook=before.notebook,
         rerun_of=before.number,
+        note=asked.note,
+        tags=asked.tags,
     )

@@ -298,13 +298,15 @@ def _value(config: Config, path: str) -> Any:
 
 
 def specified_options(namespace: argparse.Namespace) -> list[str]:
-    """Return the options for name, display and waiting that a user specified: `["--name", "digits", "--wait"]`."""
+    """Return the options for labels, display and waiting that a user specified: `["--name", "digits", "--wait"]`."""
     found: list[str] = []
     for option in OPTIONS:
         value = getattr(namespace, option.dest, None)
         if option.group != "view" and option.dest != "again":
             continue
-        if "action" not in option.kwargs:
+        if option.kwargs.get("action") == "append":
+            found += [word for each in value or () for word in (option.flags[0], str(each))]
+        elif "action" not in option.kwargs:
             found += [option.flags[0], str(value)] if value is not None else []
         elif value is option.kwargs.get("const", True):
             found.append(option.flags[0])

@@ -302,6 +302,8 @@ OPTIONS: tuple[Option, ...] = (
     _list("--data", "data", "PATH", "folder, file or s3://... whose files are listed and compared; may be repeated"),
     _list("--commit", "data", "ID", "version of data kept by lakeFS, DVC or others, to be shown; may be repeated"),
     Option(("--name",), "view", "what to call it", {"metavar": "TEXT"}),
+    _list("--tag", "view", "TAG", "tag by which it is found, or several as baseline,paper; may be repeated"),
+    Option(("--note",), "view", "text shown with it", {"metavar": "TEXT"}),
     Option(("--wait",), "view", "wait until it has ended", {"action": "store_const", "const": True}),
     Option(("--no-wait",), "view", "return at once", _NO_WAIT),
     _switch("--quiet", "view", "print the number only"),
@@ -355,7 +357,7 @@ TRUST = Option(
 def rerun_options() -> tuple[Option, ...]:
     """Return the options of `rerun`, without defaults: options that are not given keep their original values."""
     where = "current location of declared data: a folder, file or s3://...; may be repeated"
-    of_rerun = {"--name", "--wait", "--no-wait", "--quiet", "--json"}
+    of_rerun = {"--name", "--tag", "--note", "--wait", "--no-wait", "--quiet", "--json"}
     again = (option for option in OPTIONS if option.config or of_rerun & set(option.flags))
     without_default = (replace(each, group="", help=re.sub(r" \[[^\]]*\]$", "", each.help)) for each in again)
     return (_list("--data", "", "NAME=PLACE", where), TRUST, *without_default)

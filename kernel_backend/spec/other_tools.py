@@ -66,8 +66,8 @@ INSTEAD = {
         "resume resume-from resume-from-checkpoint ckpt ckpt-path checkpoint restore load-checkpoint"
     ),
     "--name {NAME}": "job-name run-name experiment-name study-name exp-name title run experiment project",
-    "%dl tag NUMBER {TAG}, once it is submitted": "tag tags label labels",
-    "%dl note NUMBER {TEXT}, once it is submitted": "note notes description comment",
+    "--tag {TAG}": "tags label labels",
+    "--note {TEXT}": "notes description comment",
     "--local --steps {N}": "fast-dev-run limit-train-batches overfit-batches debug",
     "--wait": "follow watch block blocking",
     "--no-wait": "detach background async",

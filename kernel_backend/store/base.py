@@ -66,6 +66,8 @@ class NewExperiment(Record):
     notebook: str | None = None
     rerun_of: int | None = None
     begins_from: str | None = None
+    note: str = ""
+    tags: tuple[str, ...] = ()
     request: str | None = None  # id of the request that makes it, which its owner's client has chosen
 
 

@@ -18,7 +18,7 @@ from kernel_backend.client import Client
 from kernel_backend.errors import Forbidden, InvalidRequest, NotFound
 from kernel_backend.model.labels import LabelEdit
 from tests.api.people import FakeHub
-from tests.api.served import Served, StillEngine, submit
+from tests.api.served import DEFINITION, Served, StillEngine, submit
 
 Said = Callable[..., str]
 
@@ -72,6 +72,22 @@ def test_a_list_is_searched_by_labels(client: Client):
     assert numbers(tags=["paper", "baseline"]) == numbers(search="diver") == numbers(search="BASE") == [first]
     with pytest.raises(InvalidRequest, match="'two words' is no tag"):
         numbers(tags=["two words"])
+
+
+def test_a_file_and_a_rerun_are_submitted_with_tags_and_a_note(
+    service: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    client = service.client()
+    monkeypatch.chdir(tmp_path)
+    Path("train.py").write_text(DEFINITION)
+    labels = ["--tag", "baseline,paper", "--tag", "Paper", "--note", "first try"]
+    assert main(["submit", "train.py", "--quiet", *labels]) == 0
+    assert main(["rerun", "1", "--quiet", "--tag", "again", "--note", "second"]) == 0
+    second, first = (each.experiment for each in client.experiments())
+    assert (first.tags, first.note) == (("baseline", "paper"), "first try")
+    assert (second.tags, second.note) == (("again",), "second")
+    message = next(iter(client.watch(after=0, experiment=1)))
+    assert message.data["tags"] == ["baseline", "paper"]  # stored together with the experiment
 
 
 def test_the_verbs_in_a_terminal_and_in_a_cell(service: Served, capsys: pytest.CaptureFixture[str]):

@@ -10,6 +10,7 @@ from kernel_backend.definition.script.modules import is_module
 from kernel_backend.errors import InvalidRequest, NotFound
 from kernel_backend.model.cluster.people import Person
 from kernel_backend.model.experiment import Config, Submission
+from kernel_backend.model.labels import edited_tags
 from kernel_backend.model.snapshot import DEFINITION
 from kernel_backend.model.trial import WEIGHTS
 from kernel_backend.service import warm_start
@@ -104,6 +105,8 @@ class SubmissionValidator:
             notebook=submission.notebook,
             rerun_of=submission.rerun_of,
             begins_from=await self._beginning(who, submission.config, begins_from),
+            note=submission.note.strip(),
+            tags=edited_tags((), submission.tags),
         )
 
     def storing(self, owner: str, size: int) -> AbstractAsyncContextManager[None]:

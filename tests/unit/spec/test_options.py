@@ -22,6 +22,7 @@ from kernel_backend.model.experiment import (
 from kernel_backend.model.search.records import Search
 from kernel_backend.model.sizes import parse_size, size_word
 from kernel_backend.spec.config_text import duration_word, specified_options, specified_settings, to_config, to_options
+from kernel_backend.spec.labels import labels_of
 from kernel_backend.spec.option_parser import OptionParser, add_options, options_for
 from kernel_backend.spec.options import OPTIONS
 from kernel_backend.spec.other_tools import INSTEAD
@@ -42,6 +43,16 @@ def test_options_and_words_mix_in_any_order():
 
 def test_without_options_the_configuration_is_the_default():
     assert config("") == Config()
+
+
+def test_labels_are_read_from_their_options():
+    given = parse_options(["--tag", "baseline,paper", "--tag", "Paper", "--tag", "v2", "--note", "x"], "notebook")
+    assert labels_of(given) == (None, "x", ("baseline", "paper", "v2"))
+    assert specified_options(given) == ["--tag", "baseline,paper", "--tag", "Paper", "--tag", "v2", "--note", "x"]
+    with pytest.raises(InvalidRequest, match="--tag: '-x' is no tag"):
+        labels_of(parse_options(["--tag=-x"], "notebook"))
+    with pytest.raises(InvalidRequest, match=r"--note a+\.\.\.: it has 4001 characters; write 4000 at most"):
+        labels_of(parse_options(["--note", "a" * 4001], "notebook"))
 
 
 def test_waiting_is_asked_refused_or_left_open():
@@ -340,7 +351,8 @@ def test_an_option_that_is_none_may_be_meant_as_a_hyperparameter(line: str, says
         ("--time 2:00:00", "--max-time 2:00:00"),
         ("--early-stopping", "--patience N"),
         ("--gradient-accumulation-steps 4", "--accumulate 4"),
-        ("--tag baseline", "%dl tag NUMBER baseline, once it is submitted"),
+        ("--label baseline", "--tag baseline"),
+        ("--description x", "--note x"),
         (
             "--resume 63",
             "%dl continue 63 --epochs N to train on, or --from 63 to begin with its best weights",
@@ -356,8 +368,8 @@ def test_an_option_of_another_tool_is_answered_with_what_to_write_here(line: str
 def test_a_terminal_is_told_its_own_verbs():
     parser = OptionParser(prog="daylight submit")
     add_options(parser, "terminal")
-    with pytest.raises(InvalidRequest, match="write daylight tag NUMBER x, once it is submitted"):
-        parser.parse_mixed(["--tag", "x"])
+    with pytest.raises(InvalidRequest, match="write daylight continue 63 --epochs N"):
+        parser.parse_mixed(["--resume", "63"])
 
 
 def test_every_line_to_write_in_place_of_an_option_has_options_that_there_are():

@@ -16,6 +16,7 @@ from jupyter_ext.magics import magics
 from jupyter_ext.project import Imported
 from jupyter_ext.submit.submit import PreparedSubmission, Session, SubmitOptions, check, describe
 from kernel_backend.errors import CaptureError
+from kernel_backend.model.labels import Labels
 from kernel_backend.model.search.space import UNSEARCHED
 from kernel_backend.secret_scan import find_secrets, is_secret, known_secrets
 from kernel_backend.snapshots.archive import pack_snapshot
@@ -284,10 +285,12 @@ TOKEN = "hf_" + "aB3dE5gH7jK9mN1pQ3sT5vW7yZ"
     ("asked", "place", "way_out"),
     [
         (
-            SubmitOptions(name=TOKEN),
+            SubmitOptions(labels=Labels(name=TOKEN)),
             "--name on the line holds what looks like a Hugging Face token",
             "Call it something else",
         ),
+        (SubmitOptions(labels=Labels(note=f"with {TOKEN}")), "--note on the line holds", "Write the note without it"),
+        (SubmitOptions(labels=Labels(tags=("draft", TOKEN))), "--tag on the line holds", "Choose another tag"),
         (SubmitOptions(commits=(TOKEN,)), "--commit on the line holds", "Write the version alone"),
         (
             SubmitOptions(data=(f"https://ada:{PASSWORD}@host/x",)),
