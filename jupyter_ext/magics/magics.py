@@ -165,8 +165,7 @@ class DaylightMagics(Magics):
         self.told |= set(capture.kept_out)
         client = _client()
         notebook = notebook_path(self.kernel)
-        name = source.name if source and program is not None else None
-        overview, new = send(checked, name=name, notebook=notebook, client=client, again=options.again)
+        overview, new = send(checked, notebook=notebook, client=client, again=options.again)
         if not new and not options.quiet:
             tell(same_text("this cell" if source is None else source.shown or "this command", overview))
         job = Job(overview.experiment.number, client)

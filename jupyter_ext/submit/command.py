@@ -68,12 +68,6 @@ def capture_command(words: Sequence[str], own_process: str | None = None) -> tup
     return capture, file if file is not None and not module else Path.cwd() / MARK
 
 
-def default_name(words: Sequence[str]) -> str:
-    """Return the default name for an experiment of this command: `train` for `python train.py`."""
-    program = program_of(words)
-    return Path(program.words[program.at or 0]).stem
-
-
 def _with_main(program: Program) -> Program:
     """Replace a folder that Python is to run, as in `python pkg`, by its `__main__.py`."""
     if program.kind != "python" or program.at is None:

@@ -417,16 +417,14 @@ class SubmitResult(NamedTuple):
 def send(
     checked: PreparedSubmission,
     *,
-    name: str | None = None,
     notebook: str | None = None,
     client: Client | None = None,
     again: bool = False,
 ) -> SubmitResult:
     """Upload a checked capture and create an experiment; raise errors of the service.
 
-    `name` is that of an experiment to which the user gave none, and `notebook` the path of the notebook's file. If an
-    identical experiment is active already, return that one, unless `again` is set. The variable DAYLIGHT_POOL names the
-    pool of submissions that name none.
+    `notebook` is the path of the notebook's file. If an identical experiment is active already, return that one, unless
+    `again` is set. The variable DAYLIGHT_POOL names the pool of submissions that name none.
     """
     config, own = checked.config, os.environ.get("DAYLIGHT_POOL")
     if config.pool is None and own:
@@ -440,7 +438,7 @@ def send(
         config=config,
         params=checked.given,
         space=checked.space,
-        **checked.labels._replace(name=checked.labels.name or name)._asdict(),
+        **checked.labels._asdict(),
         python=sys.executable,
         cwd=os.getcwd(),
         notebook=notebook,

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from jupyter_ext.capture import Capture, capture_file
-from jupyter_ext.submit.command import capture_command, default_name
+from jupyter_ext.submit.command import capture_command
 from jupyter_ext.submit.dry_run import as_script, dry_run
 from jupyter_ext.submit.local import train_locally
 from jupyter_ext.submit.submit import check, read, send
@@ -26,11 +26,10 @@ _INSTEAD = {  # of a file by its suffix
 
 
 class Source(NamedTuple):
-    """File or command that `daylight submit` submits, with its capture and the experiment's default name."""
+    """File or command that `daylight submit` submits, with its capture."""
 
     capture: Capture
     path: Path  # modules next to it are found
-    name: str
     shown: str  # the file
     tail: str = ""  # ` -- python train.py`: the end of the line that submits it
 
@@ -47,12 +46,12 @@ def source_of(options: Namespace, program: Sequence[str] | None) -> Source:
         path = _file(options.words)
         program = [PYTHON, str(path)]
         if options.form or options.metric_pattern or not _trains_in_a_loop(program):
-            return Source(capture_file(path), path, path.stem, str(path))
+            return Source(capture_file(path), path, str(path))
     if others := [word for word in options.words if "=" not in word]:
         raise InvalidRequest(f"{others[0][:500]} stands before --: write the program after it, and name=value before")
     asked = "--form command" if options.form else "--metric-pattern" if options.metric_pattern else None
     capture, path = capture_command(program, asked and f"{asked} asks for it")
-    return Source(capture, path, default_name(program), "", f" -- {joined(program)}")
+    return Source(capture, path, "", f" -- {joined(program)}")
 
 
 def _trains_in_a_loop(program: Sequence[str]) -> bool:
@@ -86,7 +85,7 @@ def submit(call: Call) -> Answer:
         return Answer(None)
     if options.as_script:
         return Answer(None, [Text([as_script(checked, command)])])
-    overview, new = send(checked, name=source.name, client=call.client, again=options.again)
+    overview, new = send(checked, client=call.client, again=options.again)
     if not new:
         call.console.say(same_text(source.shown or "this command", overview))
     if not call.console.waits(options.wait):

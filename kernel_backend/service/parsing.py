@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
+from pathlib import Path, PurePath
+from typing import NamedTuple
 
 from kernel_backend.definition.binding import Bound, bind_space
 from kernel_backend.definition.code import code_id, is_code
+from kernel_backend.definition.command_line import Command
 from kernel_backend.definition.options import check_options
 from kernel_backend.definition.parse import parse
 from kernel_backend.definition.script.modules import project_modules
@@ -16,10 +18,18 @@ from kernel_backend.differences.side import Side
 from kernel_backend.model.diff import Difference
 from kernel_backend.model.experiment import Submission
 from kernel_backend.model.search.registry import method_of
+from kernel_backend.model.snapshot import Piece
 from kernel_backend.snapshots.archive import UNREADABLE, Archive
 
 
-def bound(root: Path, submission: Submission) -> Bound:
+class Accepted(NamedTuple):
+    """Submission that is checked against its definition: its hyperparameters, and the name of its program."""
+
+    bound: Bound
+    program: str  # such as `train` for `python train.py`; "" for a notebook's cell
+
+
+def accepted(root: Path, submission: Submission) -> Accepted:
     """Return a submission's hyperparameters and search space, checked against the functions in its notebook cell.
 
     `root` is the folder that holds the snapshot. Raises InvalidDefinition.
@@ -34,7 +44,16 @@ def bound(root: Path, submission: Submission) -> Bound:
     search = submission.config.search
     if search is not None and search.source is not None and method_of(search.method).own_class:
         check_class(source, search.source)
-    return found
+    return Accepted(found, _program(definition.command, snapshot.pieces))
+
+
+def _program(command: Command | None, pieces: Sequence[Piece]) -> str:
+    """Return the name of the submitted file, or of the program of a command, without suffix; "" for a cell."""
+    if command is not None:
+        words = command.words
+        return words[words.index("-m") + 1] if command.module else PurePath(words[command.at or 0]).stem
+    last = pieces[-1] if pieces else None
+    return "" if last is None or last.cell is not None else PurePath(last.file or "").stem
 
 
 def meaning(root: Path, id: str) -> str:

@@ -15,6 +15,7 @@ from kernel_backend.model.record import checked, problem_text
 from kernel_backend.model.search.space import Space
 from kernel_backend.model.trial import Trial
 from kernel_backend.model.views.overview import CheckpointInfo
+from kernel_backend.service.run_name import changes, named
 
 
 def as_requested_by(who: Person, before: Experiment, asked: Rerun) -> Experiment:
@@ -34,18 +35,19 @@ def as_requested_by(who: Person, before: Experiment, asked: Rerun) -> Experiment
     return before.model_copy(update={"config": before.config.model_copy(update={"group": None})})
 
 
-def single_trial(before: Experiment, trial: Trial, asked: Rerun) -> Submission:
+def single_trial(before: Experiment, trial: Trial, asked: Rerun, base: str | None = None) -> Submission:
     """Return the submission that reruns one trial of the search `before` by itself, with that trial's hyperparameters.
 
+    `base` is the first part of its name, by default `rerun of #12.3`.
     Raises InvalidRequest for options of a search, and for unknown options.
     """
     if before.config.search is None:
-        return rerun_submission(before, asked)
+        return rerun_submission(before, asked, base)
     if "search" in asked.config:
         raise InvalidRequest(f"{trial.id} is one trial: leave out the options of a search, or rerun {before.number}")
-    one = {"space": Space(), "config": before.config.model_copy(update={"search": None})}
-    named = {"params": trial.params | asked.params, "name": asked.name or f"rerun of #{trial.id}"}
-    return rerun_submission(before.model_copy(update=one), asked.model_copy(update=named))
+    alone = before.config.model_copy(update={"search": None})
+    one = {"space": Space(), "config": alone, "params": before.params | trial.params}
+    return rerun_submission(before.model_copy(update=one), asked, base or f"rerun of #{trial.id}")
 
 
 def choose_checkpoint(before: Experiment, asked: Rerun, listed: Sequence[CheckpointInfo]) -> CheckpointInfo:
@@ -77,7 +79,7 @@ def continuation(before: Experiment, trial: Trial, asked: Rerun, found: Checkpoi
 
     `before` is the trial's experiment. Raises InvalidRequest if the checkpoint has reached that length already.
     """
-    submission = single_trial(before, trial, asked.model_copy(update={"name": asked.name or f"#{trial.id} continued"}))
+    submission = single_trial(before, trial, asked, f"#{trial.id} continued")
     config = submission.config
     unit, length = ("epochs", config.epochs) if config.steps is None else ("steps", config.steps)
     done = found.epoch if unit == "epochs" else found.step
@@ -89,10 +91,11 @@ def continuation(before: Experiment, trial: Trial, asked: Rerun, found: Checkpoi
     return submission
 
 
-def rerun_submission(before: Experiment, asked: Rerun) -> Submission:
+def rerun_submission(before: Experiment, asked: Rerun, base: str | None = None) -> Submission:
     """Return the submission that trains the snapshot of the experiment `before` again, with the requested changes.
 
-    Raises InvalidRequest for an unknown option.
+    Without a name, it is called by `base`, by default `rerun of #12`, and by these changes. Raises InvalidRequest
+    for an unknown option.
     """
     try:
         config = asked.applied(before.config)
@@ -103,13 +106,13 @@ def rerun_submission(before: Experiment, asked: Rerun) -> Submission:
     if before.space.parameters and not space.parameters:
         config = config.model_copy(update={"search": None})
     params = {**before.params, **asked.params}
-    return checked(
+    submission = checked(
         Submission,
         snapshot=before.snapshot,
         config=config,
         params={name: value for name, value in params.items() if name not in space.names},
         space=space,
-        name=asked.name or f"rerun of #{before.number}",
+        name=asked.name,
         python=asked.python or before.python,
         cwd=asked.cwd or before.cwd,
         notebook=before.notebook,
@@ -117,3 +120,5 @@ def rerun_submission(before: Experiment, asked: Rerun) -> Submission:
         note=asked.note,
         tags=asked.tags,
     )
+    name = asked.name or named(base or f"rerun of #{before.number}", changes(before, submission))
+    return submission.model_copy(update={"name": name})

@@ -264,14 +264,17 @@ _PARSERS: Mapping[str, Callable[[Any], Any]] = {
 
 def to_options(config: Config) -> list[str]:
     """Return the options that yield this configuration, with all values: `["--slots", "2", "--epochs", "10", ...]`."""
-    found: list[str] = []
+    return [word for words in written_options(config) for word in words]
+
+
+def written_options(config: Config) -> Iterator[Sequence[str]]:
+    """Yield the words of each option that `to_options` returns: `["--slots", "2"]`."""
     for option in OPTIONS:
         value = _value(config, option.config) if option.config else None
         if value is None or (option.config == "epochs" and config.steps is not None):
             continue
         write = _WRITERS.get(option.config or "", lambda value: [[str(value)]])
-        found += [word for words in write(value) for word in (option.flags[0], *words)]
-    return found
+        yield from ([option.flags[0], *words] for words in write(value))
 
 
 def _value(config: Config, path: str) -> Any:

@@ -211,10 +211,10 @@ class Store(QuotaStore, MeasuredStore, OutboxStore, Protocol):
         experiments from notebooks whose path ends with these names, `before` those with lower numbers.
         """
 
-    def experiment_before(self, experiment: Experiment) -> Experiment | None:
-        """Return the newest earlier experiment of the same owner and notebook; without a notebook, of the same name.
+    def experiments_before(self, experiment: Experiment | NewExperiment, limit: int = 1) -> list[Experiment]:
+        """Return the newest earlier experiments of the same owner and notebook; without a notebook, of the same name.
 
-        Experiments that are reruns are skipped. None if there is no such experiment.
+        Names are the same if they are equal up to a colon, as in `train: lr 0.1`. Reruns are skipped.
         """
 
     def unfinished_experiments(self) -> list[Experiment]:

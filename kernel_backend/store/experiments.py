@@ -122,9 +122,8 @@ class SqlExperimentStore(Store):
             return self._overviews.read(db, query.limit(limit))
 
     @override
-    def experiment_before(self, experiment: Experiment) -> Experiment | None:
-        found = self._all(Experiment, find_before(experiment).limit(1))
-        return found[0] if found else None
+    def experiments_before(self, experiment: Experiment | NewExperiment, limit: int = 1) -> list[Experiment]:
+        return self._all(Experiment, find_before(experiment).limit(limit))
 
     @override
     def unfinished_experiments(self) -> list[Experiment]:

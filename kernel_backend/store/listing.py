@@ -6,13 +6,14 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Select, Text, and_, exists, func, or_, select, type_coerce
+from sqlalchemy import ColumnElement, Connection, Select, Text, and_, exists, false, func, or_, select, type_coerce
 
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.cluster.people import Person
 from kernel_backend.model.experiment import Experiment
 from kernel_backend.model.states import ExperimentState, TrialState
 from kernel_backend.model.views.overview import DELETED, LIVELIEST
+from kernel_backend.store.base import NewExperiment
 from kernel_backend.store.tables import experiments, rows_of, trials
 
 _NUMBER = re.compile(r"#?([0-9]{1,9})")
@@ -59,15 +60,21 @@ def find_experiments(
     return query
 
 
-def find_before(experiment: Experiment) -> Select[Any]:
+def find_before(experiment: Experiment | NewExperiment) -> Select[Any]:
     """Return the query for earlier experiments of the same owner and notebook, newest first, without reruns.
 
-    If the experiment has no notebook, the name must be the same.
+    Without a notebook, the name must be the same up to a colon. An experiment that has no number yet is the newest.
     """
-    here = experiments.c
-    same = here.notebook == experiment.notebook if experiment.notebook else here.name == (experiment.name or None)
-    query = find_experiments(experiment.owner, None, None)
-    return query.where(here.number < experiment.number, here.rerun_of.is_(None), same)
+    here, number = experiments.c, experiment.number if isinstance(experiment, Experiment) else None
+    same = here.notebook == experiment.notebook if experiment.notebook else _named_like(experiment.name)
+    query = find_experiments(experiment.owner, None, None, before=number)
+    return query.where(here.rerun_of.is_(None), same)
+
+
+def _named_like(name: str) -> ColumnElement[bool]:
+    base = name.partition(": ")[0]
+    column = experiments.c.name
+    return or_(column == base, column.startswith(f"{base}: ", autoescape=True)) if base else false()
 
 
 def count_trials(db: Connection, numbers: Sequence[int]) -> dict[int, dict[TrialState, int]]:

@@ -16,9 +16,10 @@ from jupyter_ext.views.comm_api import answer
 from kernel_backend.cli import main
 from kernel_backend.client import Client
 from kernel_backend.errors import Forbidden, InvalidRequest, NotFound
+from kernel_backend.model.experiment import Submission
 from kernel_backend.model.labels import LabelEdit
 from tests.api.people import FakeHub
-from tests.api.served import DEFINITION, Served, StillEngine, submit
+from tests.api.served import DEFINITION, Served, StillEngine, archive, submit
 
 Said = Callable[..., str]
 
@@ -88,6 +89,40 @@ def test_a_file_and_a_rerun_are_submitted_with_tags_and_a_note(
     assert (second.tags, second.note) == (("again",), "second")
     message = next(iter(client.watch(after=0, experiment=1)))
     assert message.data["tags"] == ["baseline", "paper"]  # stored together with the experiment
+
+
+def test_a_run_without_a_name_is_called_by_what_differs_from_the_one_before(
+    service: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    client = service.client()
+    monkeypatch.chdir(tmp_path)
+
+    def called(*line: str) -> str:
+        assert main([line[0], "--quiet", *line[1:]]) == 0
+        return client.experiments(limit=1)[0].experiment.name
+
+    Path("train.py").write_text(DEFINITION)
+    assert called("submit", "train.py") == "train"
+    assert called("submit", "train.py", "width=16", "--epochs", "3") == "train: width 16, epochs 3"
+    assert called("rerun", "2") == "rerun of #2"
+    assert called("rerun", "2", "width=32") == "rerun of #2: width 32"
+    assert called("submit", "train.py", "width=16", "--epochs", "3", "--again") == "train: again"
+    Path("train.py").write_text(f"{DEFINITION}# changed\n")
+    assert called("submit", "train.py", "width=16", "--epochs", "3", "--again") == "train: new code"
+    assert called("submit", "train.py", "width=64", "--name", "wide") == "wide"
+    assert called("submit", "--", "bash", "-c", "true") == "bash"
+
+
+def test_a_run_of_a_notebook_is_called_by_its_file(client: Client):
+    id, data = archive()
+    client.upload_snapshot(id, data)
+
+    def called(width: int, notebook: str = "/home/dave/quickstart.ipynb") -> str:
+        asked = {"snapshot": id, "python": "/usr/bin/python3", "cwd": "/", "params": {"width": width}}
+        return client.submit(Submission.model_validate({**asked, "notebook": notebook})).experiment.name
+
+    assert [called(8), called(16)] == ["quickstart", "quickstart: width 16"]
+    assert called(32, notebook="/home/dave/search.ipynb") == "search"
 
 
 def test_the_verbs_in_a_terminal_and_in_a_cell(service: Served, capsys: pytest.CaptureFixture[str]):

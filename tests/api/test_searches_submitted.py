@@ -149,7 +149,8 @@ def test_a_trial_of_a_search_is_trained_alone(client: Client):
     before = submit(client, f"lr=0.1..1 opt=sgd,adam {BLOCKS}", **SEARCH)
     (trial, *_) = until(lambda: client.experiment(before.number).trials, "the search begins its first trial")
     alone = client.rerun(before.number, Rerun(trial=trial.index, params={"opt": "adam"}))
-    assert (alone.experiment.name, alone.experiment.rerun_of) == (f"rerun of #{trial.id}", before.number)
+    changed = "" if trial.params["opt"] == "adam" else ": opt adam"
+    assert (alone.experiment.name, alone.experiment.rerun_of) == (f"rerun of #{trial.id}{changed}", before.number)
     assert alone.experiment.config == before.config.model_copy(update={"search": None})
     assert not alone.experiment.space.parameters
     assert alone.trials[0].params == {**trial.params, "opt": "adam"}

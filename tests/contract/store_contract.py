@@ -396,12 +396,18 @@ class StoreContract:
         add("net", owner="bob", notebook="a.ipynb")
         add("net", notebook="a.ipynb", rerun_of=first.number)
         second = add("other", notebook="a.ipynb")
-        assert store.experiment_before(second) == first
-        assert store.experiment_before(first) is None
+        assert store.experiments_before(second) == [first]
+        assert store.experiments_before(first) == []
+        new = draft("", notebook="a.ipynb")
+        assert store.experiments_before(new, 5) == [second, first]
         script = add("net")
-        assert store.experiment_before(script) == store.experiment(2)  # whose name it has
+        assert store.experiments_before(script) == [store.experiment(2)]  # whose name it has
+        other = add("net: lr 0.1")
+        assert store.experiments_before(other) == [script]
+        assert store.experiments_before(draft("net: lr 0.2")) == [other]
+        add("nets")
         add("")
-        assert store.experiment_before(add("")) is None  # no name is not the same name
+        assert store.experiments_before(add("")) == []  # no name is not the same name
 
     def test_experiments_are_listed_newest_first_by_owner_name_or_number(self, store: Store) -> None:
         for name, owner in (("Digits", "ada"), ("50% off", "ada"), ("digits again", "bob")):

@@ -214,7 +214,8 @@ COSINE = DEFINITION + (
 def test_a_training_that_is_continued_has_the_bits_of_one_that_was_longer_at_once(world: World) -> None:
     short, long = (finished(world, source=DECAYING, epochs=epochs) for epochs in (2, 4))
     again = client(world).rerun(short, Rerun(checkpoint="newest", config={"epochs": 4})).experiment
-    assert (again.begins_from, again.rerun_of, again.name) == (f"{short}.1/16-1", short, f"#{short}.1 continued")
+    assert (again.begins_from, again.rerun_of) == (f"{short}.1/16-1", short)
+    assert again.name == f"#{short}.1 continued: epochs 4"
     assert world.ended(again.number).state == "completed"
     assert parts(world, again.number) == parts(world, long)
     steps = [each.step for each in world.reports(again.number) if each.kind == "validation"]

@@ -83,7 +83,8 @@ class CompareVerbs:
         read. In the second case the entry's differences say so; otherwise they are empty.
         """
         origin = experiment.rerun_of
-        before = self._store.experiment_before(experiment) if origin is None else self._store.experiment(origin)
+        earlier = self._store.experiments_before(experiment) if origin is None else [self._store.experiment(origin)]
+        before = next(iter(earlier), None)
         if before is not None and not sees(who, before):  # the user has left that experiment's group
             before = None
         overview = self._store.overview(experiment.number)

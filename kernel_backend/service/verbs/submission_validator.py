@@ -6,6 +6,7 @@ import asyncio
 from contextlib import AbstractAsyncContextManager
 
 from kernel_backend.confined import Confined
+from kernel_backend.definition.code import is_code
 from kernel_backend.definition.script.modules import is_module
 from kernel_backend.errors import InvalidRequest, NotFound
 from kernel_backend.model.cluster.people import Person
@@ -29,11 +30,13 @@ from kernel_backend.service.admission import (
 )
 from kernel_backend.service.context import Context
 from kernel_backend.service.environments import Preparation
-from kernel_backend.service.parsing import bound
+from kernel_backend.service.parsing import accepted
+from kernel_backend.service.run_name import AGAIN, LOOKED_AT, NEW_CODE, base_name, changes, named, previous_run
 from kernel_backend.service.state.cluster_state import ClusterStateManager
 from kernel_backend.service.state.requests import pools_of
 from kernel_backend.service.storage_limits import StorageLimits
 from kernel_backend.service.verbs.checkpoints import CheckpointVerbs
+from kernel_backend.snapshots.archive import UNREADABLE
 from kernel_backend.spec.config_text import check_bounds
 from kernel_backend.spec.search_rules import check_search
 from kernel_backend.store.base import NewExperiment
@@ -75,7 +78,8 @@ class SubmissionValidator:
         if not await asyncio.to_thread(self._archive.has, submission.snapshot):
             raise NotFound(f"snapshot {submission.snapshot[:12]} is not stored: upload it first")
         size = await asyncio.to_thread(self._source_bytes, submission)
-        params, space = await self._confined.call(who.name, bound, self._archive.root, submission, size=size)
+        accept = self._confined.call(who.name, accepted, self._archive.root, submission, size=size)
+        (params, space), program = await accept
         check_search(submission.config, space)
         if submission.config.search is not None:
             check_searcher(submission.config.search, space)
@@ -92,7 +96,7 @@ class SubmissionValidator:
         python = await self.python_in_pools(who.name, group, submission.config, submission.snapshot, submission.python)
         check_workers(submission.config)
         threads = submission.config.threads or min(node.threads_per_slot for node in nodes)
-        return NewExperiment(
+        draft = NewExperiment(
             name=submission.name or "",
             owner=who.name,
             group=group,
@@ -108,6 +112,22 @@ class SubmissionValidator:
             note=submission.note.strip(),
             tags=edited_tags((), submission.tags),
         )
+        return draft if draft.name else await asyncio.to_thread(self._named, draft, program)
+
+    def _named(self, draft: NewExperiment, program: str) -> NewExperiment:
+        """Return an experiment that its user has not named with a name: what differs from the run before it."""
+        named_alike = draft.model_copy(update={"name": base_name(program, draft.notebook)})
+        before = previous_run(draft, self._store.experiments_before(named_alike, LOOKED_AT))
+        if before is None:
+            return named_alike
+        changed = changes(before, draft) or [AGAIN if self._same_code(before.snapshot, draft.snapshot) else NEW_CODE]
+        return draft.model_copy(update={"name": named(named_alike.name, changed)})
+
+    def _same_code(self, one: str, other: str) -> bool:
+        try:
+            return one == other or dict(self._archive.files(one, is_code)) == dict(self._archive.files(other, is_code))
+        except UNREADABLE:  # the earlier one's snapshot may be missing or damaged
+            return False
 
     def storing(self, owner: str, size: int) -> AbstractAsyncContextManager[None]:
         """Return a context that stores a snapshot; entering it raises Forbidden beyond the owner's storage limit."""
