@@ -301,7 +301,7 @@ OPTIONS: tuple[Option, ...] = (
     ),
     _list("--data", "data", "PATH", "folder, file or s3://... whose files are listed and compared; may be repeated"),
     _list("--commit", "data", "ID", "version of data kept by lakeFS, DVC or others, to be shown; may be repeated"),
-    Option(("--name",), "view", "what to call it [notebook, and what differs from the run before]", {"metavar": "TEXT"}),
+    Option(("--name",), "view", "what to call it [its notebook or file, and what is new]", {"metavar": "TEXT"}),
     _list("--tag", "view", "TAG", "tag by which it is found, or several as baseline,paper; may be repeated"),
     Option(("--note",), "view", "text shown with it", {"metavar": "TEXT"}),
     Option(("--wait",), "view", "wait until it has ended", {"action": "store_const", "const": True}),

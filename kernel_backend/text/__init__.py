@@ -14,6 +14,7 @@ from kernel_backend.model.stream import Message
 from kernel_backend.model.trial import HANG, Attempt, Failure, Trial, checkpoint_step
 from kernel_backend.model.versions import read
 from kernel_backend.model.views.overview import Overview, Wait
+from kernel_backend.text.dates import started_text
 
 FEW_NODES = 4  # whose names are shown
 
@@ -273,12 +274,13 @@ def table_row(overview: Overview, now: float, owner: bool = False) -> tuple[str,
         state_text(overview),
         trials_text(overview) or epoch,
         newest_text(trial) if trial else "",
+        started_text(overview, now),
         _slots_text(overview),
         duration(elapsed(overview, now)),
     )
 
 
-TABLE_HEAD = ("id", "name", "state", "epoch", "metrics", "slots", "elapsed")
+TABLE_HEAD = ("id", "name", "state", "epoch", "metrics", "started", "slots", "elapsed")
 OWNED_HEAD = ("id", "owner", "group", *TABLE_HEAD[1:])
 
 

@@ -3,6 +3,7 @@
 import * as React from 'react';
 
 import type { Overview } from '../api/types';
+import { originText, spanTitle } from '../model/dates';
 import { labelsOf } from '../model/labels';
 import { ended, frontOf, stateOf } from '../model/overview';
 import {
@@ -48,7 +49,7 @@ export function Item({ overview, now, chosen, open, choose }: Props): React.JSX.
 }
 
 function Facts({ overview, now }: { overview: Overview; now: number }): React.JSX.Element {
-  const { number, name, created_at, config } = overview.experiment;
+  const { number, name, notebook, config } = overview.experiment;
   const trial = frontOf(overview);
   const begun = trial && trial.step > 0 && !runsAsItIs(config) ? trial : null; // code run unchanged has no epochs
   const newest = trial ? newestText(trial) : '';
@@ -60,9 +61,10 @@ function Facts({ overview, now }: { overview: Overview; now: number }): React.JS
         <span className="dl-item-title" title={note ? `${name}\n${note}` : name}>
           <span className="dl-number">#{number}</span> {name}
         </span>{' '}
-        <span className="dl-item-time" title={`submitted ${new Date(1000 * created_at).toLocaleString()}`}>
-          {duration(Math.max(0, elapsed(overview, now)))}
-        </span>
+        <span className="dl-item-time">{duration(Math.max(0, elapsed(overview, now)))}</span>
+      </span>{' '}
+      <span className="dl-item-origin" title={[spanTitle(overview), notebook ?? ''].join('\n').trim()}>
+        {originText(overview.experiment, now)}
       </span>{' '}
       <span className="dl-item-state">
         <span className="dl-chip" data-state={stateOf(overview)}>

@@ -1,6 +1,7 @@
-/** Header of a view: number, name, state with its reason, slots, backend and duration. */
+/** Header of a view: number, name, state with its reason, slots, backend, duration, start and end. */
 
 import { ended, stateOf } from '../model/overview';
+import { spanText, spanTitle } from '../model/dates';
 import { duration, elapsed, gangText, stateText } from '../model/text';
 import type { Look } from '../service/watch';
 import { changes, h, setAttribute, setText } from './dom';
@@ -12,12 +13,13 @@ export class Head {
   private readonly _name = h('span', { class: 'dl-name' });
   private readonly _chip = h('span', { role: 'status', class: 'dl-chip' });
   private readonly _facts = h('span', { class: 'dl-facts' });
+  private readonly _span = h('span', { class: 'dl-facts dl-span' });
   private readonly _changed = changes();
   readonly root = h(
     'div',
     { class: 'dl-head' },
     h('span', { class: 'dl-title' }, this._number, ' ', this._name),
-    h('span', { class: 'dl-head-facts' }, this._chip, this._facts)
+    h('span', { class: 'dl-head-facts' }, this._chip, this._facts, this._span)
   );
 
   update(look: Look): void {
@@ -31,10 +33,11 @@ export class Head {
     setAttribute(this._name, 'title', overview?.experiment.name ?? '');
     setText(this._chip, overview ? stateText(overview) : (WORDS[look.connection] ?? ''));
     setAttribute(this._chip, 'data-state', state);
+    setAttribute(this._span, 'title', overview ? spanTitle(overview) : '');
     this.tick(look);
   }
 
-  /** Update the duration. */
+  /** Update the duration, and how long ago it started. */
   tick(look: Look): void {
     const overview = look.overview;
     // Without a connection, the duration ends with the last message.
@@ -43,6 +46,7 @@ export class Head {
       this._facts,
       overview ? `${gangText(overview)} \u00b7 ${duration(Math.max(0, elapsed(overview, now)))}` : ''
     );
+    setText(this._span, overview ? spanText(overview, Date.now() / 1000) : '');
   }
 }
 

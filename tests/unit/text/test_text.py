@@ -32,6 +32,7 @@ from kernel_backend.text import (
     state_text,
     table_row,
 )
+from kernel_backend.text.dates import when_text
 from kernel_backend.text.stored_files import checkpoint_head, checkpoint_row, collected_lines
 from tests.support.builders import attempt, trial, user_error
 
@@ -187,7 +188,11 @@ def test_resuming_what_was_not_paused_says_what_it_does():
 def test_the_head_and_the_row_tell_the_same():
     shown = overview(attempts=(attempt(backend="horovod"),))
     assert head_text(shown, now=165.0) == "#12 digits  running  2 slots, horovod  1 min 05 s"
-    assert table_row(shown, now=165.0) == ("12", "digits", "running", "0/10", "", "2", "1 min 05 s")
+    assert table_row(shown, now=165.0) == ("12", "digits", "running", "0/10", "", "", "2", "1 min 05 s")
+    granted = overview(attempts=(attempt(granted_at=100.0), attempt(2, granted_at=160.0)))
+    assert table_row(granted, now=165.0)[-3] == when_text(100.0, 165.0)
+    late = overview(attempts=(attempt(2, granted_at=160.0),))  # the first of many attempts are left out
+    assert table_row(late, now=165.0)[-3] == when_text(late.experiment.created_at, 165.0)
     assert len(table_row(shown, now=165.0)) == len(TABLE_HEAD)
     owner, group = shown.experiment.owner, shown.experiment.group
     assert table_row(shown, now=165.0, owner=True)[:4] == ("12", owner, group, "digits")
