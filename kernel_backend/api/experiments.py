@@ -57,10 +57,11 @@ class DiffHandler(ApiHandler):
 
     async def get(self, number: str) -> None:
         """Compare an experiment with another: the differences, the likeliest cause first, and the results of each."""
-        other = self.integer("other", 0, least=1)
-        if not other:
+        before, other = self.integer("before", 0, least=1), self.integer("other", 0, least=1)
+        if not (before or other):
             raise InvalidRequest("other is missing: write ?other=97, the number of the experiment to compare with")
-        self.reply(await self.service.compare.diff(self.user, int(number), other))
+        a, b = (before, int(number)) if before else (int(number), other)
+        self.reply(await self.service.compare.diff(self.user, a, b))
 
 
 class ReportsHandler(ApiHandler):

@@ -111,7 +111,7 @@ EXPERIMENTS: tuple[Endpoint, ...] = (
             **AGAIN,
         ),
     ),
-    Endpoint(f"{ONE}/diff", {"GET": Operation(Diff, query={"other": INT}, page=True)}),
+    Endpoint(f"{ONE}/diff", {"GET": Operation(Diff, query={"other": INT, "before": INT}, page=True)}),
     reads(
         "/api/history",
         "compare.history",

@@ -1,7 +1,7 @@
 /** What a view makes of changes that are typed for a rerun, and of the differences between two experiments. */
 
 import type { Diff, Difference } from '../src/api/types';
-import { assignmentsIn } from '../src/model/assignments';
+import { assignmentsIn, assignmentsText, changesIn } from '../src/model/assignments';
 import { differencesOf } from '../src/model/difference';
 
 test('changes are written as in a cell', () => {
@@ -21,6 +21,15 @@ test('anything else is not guessed at', () => {
   for (const text of ['lr', 'lr=', '--epochs 3', 'lr=0.1 and more', "name='a", '=3']) {
     expect(() => assignmentsIn(text)).toThrow('write changes as lr=0.01 width=64');
   }
+});
+
+test('the values of a run are written as they are read, and only those that were changed are sent', () => {
+  const params = { lr: 1e-5, wide: true, none: null, act: 'relu', text: '64', said: "it's", path: 'a b', blocks: [1] };
+  const text = `lr=0.00001 wide=True none=None act=relu text='64' said="it's" path='a b'`;
+  expect(assignmentsText(params)).toBe(text);
+  expect(assignmentsText({ both: `'"`, empty: '', tiny: 1e-7 })).toBe("empty='' tiny=1e-7");
+  expect(changesIn(text, params)).toEqual({});
+  expect(changesIn(text.replace('relu', 'gelu').replace('0.00001', '0.1'), params)).toEqual({ lr: 0.1, act: 'gelu' });
 });
 
 describe('differences', () => {

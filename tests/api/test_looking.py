@@ -10,6 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import pytest
 
+from jupyter_ext.views.comm_api import answer
+from kernel_backend.client import Client
 from kernel_backend.errors import InvalidRequest, NotFound
 from kernel_backend.model.cluster.people import Person
 from kernel_backend.model.experiment import Submission
@@ -207,6 +209,16 @@ def test_a_snapshot_that_is_gone_hides_no_other_row_of_a_history(served, client,
         assert [text.partition(" (")[0] for text in told[number]] == ["the snapshot of #2 cannot be read"]
     assert told[4]
     assert not any("cannot be read" in text for text in told[4])
+
+
+def test_a_view_tells_what_has_changed_since_another_experiment(client: Client):
+    first, second = (submit(client, epochs=epochs).experiment.number for epochs in (1, 2))
+    path = f"/experiments/{second}/diff"
+    status, found = answer(client, second, "GET", path, {"before": first})
+    assert (status, [each["text"] for each in found["differences"]]) == (200, ["epochs 1 -> 2"])
+    status, found = answer(client, second, "GET", path, {"other": first})
+    assert (status, [each["text"] for each in found["differences"]]) == (200, ["epochs 2 -> 1"])
+    assert answer(client, second, "GET", path, {})[0] == 400
 
 
 @pytest.mark.parametrize(

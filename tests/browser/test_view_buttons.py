@@ -74,20 +74,22 @@ def test_its_code_is_shown_run_again_and_compared(lab: Lab, world: World):
     view.choose("Rerun")
     expect(view.part("Source")).to_be_hidden()  # one at a time
     rerun = view.part("Rerun")
-    changes = rerun.get_by_role("textbox", name="Changes")
+    changes = rerun.get_by_role("textbox", name="Hyperparameters")
+    expect(changes).to_have_value(re.compile("width=16"))
     changes.fill("widht=32")
     changes.press("Enter")
     expect(rerun.get_by_role("alert")).to_contain_text("widht")
     changes.fill("width=32")
     changes.press("Enter")
     expect(rerun).to_contain_text(f"submitted as #{number + 1}")
+    expect(rerun.get_by_role("button", name=f"#{number + 1}")).to_be_visible()
     assert world.overview(number + 1).experiment.params["width"] == 32
 
     view.choose("Diff")
     compared = view.part("Differences")
     compared.get_by_role("spinbutton").fill(str(number + 1))
     compared.get_by_role("button", name="Compare").click()
-    expect(compared).to_contain_text("hyperparameters")
+    expect(compared).to_contain_text("width 32 -> 16")  # from the other to this one
     expect(compared).to_contain_text("results")
     lab.shot("view-difference", of=view.root)
 

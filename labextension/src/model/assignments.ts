@@ -23,6 +23,38 @@ export function assignmentsIn(text: string): Record<string, Assigned> {
   return found;
 }
 
+/** Return values as `assignmentsIn` reads them: `lr=0.01 act=relu`; those that cannot be typed are left out. */
+export function assignmentsText(values: Readonly<Record<string, unknown>>): string {
+  return Object.entries(values)
+    .flatMap(([name, value]) => {
+      const text = valueText(value);
+      return text === null ? [] : [`${name}=${text}`];
+    })
+    .join(' ');
+}
+
+/** Return the assigned values that differ from those in `before`. */
+export function changesIn(text: string, before: Readonly<Record<string, unknown>>): Record<string, Assigned> {
+  return Object.fromEntries(Object.entries(assignmentsIn(text)).filter(([name, value]) => value !== before[name]));
+}
+
+function valueText(value: unknown): string | null {
+  const word = [...WORDS].find(([, each]) => each === value)?.[0];
+  if (word !== undefined || typeof value === 'number') {
+    return word ?? String(value);
+  }
+  if (typeof value !== 'string') {
+    return null;
+  }
+  const texts = [value, `'${value}'`, `"${value}"`];
+  return texts.find(text => readsAs(text, value)) ?? null;
+}
+
+function readsAs(text: string, value: string): boolean {
+  const [all, , found] = ASSIGNMENT.exec(`x=${text}`) ?? [];
+  return all === `x=${text}` && found !== undefined && valueIn(found) === value;
+}
+
 function valueIn(text: string): Assigned {
   if (/^["']/.test(text)) {
     return text.slice(1, -1);

@@ -4,6 +4,7 @@ import type { ILabShell, ILayoutRestorer, JupyterFrontEnd } from '@jupyterlab/ap
 import type { ICommandPalette } from '@jupyterlab/apputils';
 
 import { notebookIn } from '../document';
+import { opensExperiments } from '../service/opening';
 import { LabSource } from '../service/request';
 import { Commands, COMPARE, OPEN, REFRESH } from './commands';
 import { EndNotices, visibleViews } from './endnotices';
@@ -40,6 +41,7 @@ export function activatePanel(
     open,
     compare: () => void app.commands.execute(COMPARE)
   });
+  opensExperiments(number => void app.commands.execute(OPEN, { number }));
   new Commands(app, { experiments, tabs, news, showPanel: () => shell.activateById(panel.id) }).add(palette);
   const ends = new EndNotices(source, settings, {
     baseUrl: serverSettings.baseUrl,

@@ -52,7 +52,7 @@ export class DifferencePart {
     this._go.disabled = true;
     setText(this._error, '');
     try {
-      this._draw((await this._watch.ask('/diff', { other: this._other.valueAsNumber })) as Diff);
+      this._draw((await this._watch.ask('/diff', { before: this._other.valueAsNumber })) as Diff);
     } catch (error) {
       show(this._list, false);
       setText(this._error, error instanceof Error ? error.message : String(error));

@@ -1,12 +1,13 @@
-/** Form that runs an experiment again, with other hyperparameters if some are written. */
+/** Form that runs an experiment again: its hyperparameters stand there to be changed. */
 
-import { assignmentsIn } from '../model/assignments';
+import { assignmentsText, changesIn } from '../model/assignments';
+import { experimentOpener } from '../service/opening';
 import type { Look, Watch } from '../service/watch';
 import { Disclosure } from './disclosure';
-import { h, setText } from './dom';
+import { button, h, setText } from './dom';
 
 export class RerunPart {
-  private readonly _changes = h('input', { type: 'text', placeholder: 'lr=0.01 width=64', spellcheck: 'false' });
+  private readonly _changes = h('input', { type: 'text', placeholder: 'no hyperparameters', spellcheck: 'false' });
   private readonly _go = h('button', { type: 'submit', class: 'dl-button' }, 'Run again');
   private readonly _said = h('p', { class: 'dl-dim', role: 'status' });
   private readonly _error = h('p', { class: 'dl-act-error', role: 'alert' });
@@ -14,14 +15,22 @@ export class RerunPart {
   readonly root: HTMLElement;
   readonly disclosure: Disclosure;
 
-  constructor(private readonly _watch: Pick<Watch, 'rerun'>) {
+  constructor(private readonly _watch: Pick<Watch, 'rerun' | 'look'>) {
     const submitted = (event: Event): void => {
       event.preventDefault();
       void this._submit();
     };
-    const label = h('label', {}, 'Changes', this._changes);
+    const title = h('strong', { class: 'dl-form-title' }, `Rerun #${_watch.look.number} with these values`);
+    const label = h('label', {}, 'Hyperparameters', this._changes);
     const form = h('form', { class: 'dl-more', 'aria-label': 'Rerun', onsubmit: submitted }, label, this._go);
-    this.root = h('section', { class: 'dl-rerun', hidden: true, 'aria-label': 'Rerun' }, form, this._said, this._error);
+    this.root = h(
+      'section',
+      { class: 'dl-rerun', hidden: true, 'aria-label': 'Rerun' },
+      title,
+      form,
+      this._said,
+      this._error
+    );
     this.disclosure = new Disclosure('Rerun', this.root, () => this._opened());
   }
 
@@ -33,6 +42,7 @@ export class RerunPart {
   private _opened(): void {
     setText(this._said, '');
     setText(this._error, '');
+    this._changes.value ||= assignmentsText(this._params);
     this._changes.focus();
   }
 
@@ -44,11 +54,20 @@ export class RerunPart {
     setText(this._error, '');
     setText(this._said, '');
     try {
-      const number = await this._watch.rerun(assignmentsIn(this._changes.value));
-      setText(this._said, `submitted as #${number}: %dl show ${number}`);
+      this._tell(await this._watch.rerun(changesIn(this._changes.value, this._params)));
     } catch (error) {
       setText(this._error, error instanceof Error ? error.message : String(error));
     }
     this._go.disabled = false;
+  }
+
+  private _tell(number: number): void {
+    const open = experimentOpener();
+    const link = open ? button(`#${number}`, () => open(number), 'dl-link') : `#${number}: %dl show ${number}`;
+    this._said.replaceChildren('submitted as ', link);
+  }
+
+  private get _params(): Readonly<Record<string, unknown>> {
+    return this._watch.look.overview?.experiment.params ?? {};
   }
 }
