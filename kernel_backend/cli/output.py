@@ -10,6 +10,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from kernel_backend.cli.fit import fitted
 from kernel_backend.model.record import Record
 from kernel_backend.printable import harmless
 from kernel_backend.text.terminal import tell as tell
@@ -23,13 +24,16 @@ def print_json(answer: Record | dict[str, Any]) -> None:
     print(json.dumps(answer, default=_plain, indent=2))
 
 
-def print_table(head: Sequence[str], rows: Sequence[Sequence[str]], empty: str) -> None:
-    """Print a table on a terminal, aligned columns elsewhere; print the sentence `empty` if there are no rows."""
+def print_table(head: Sequence[str], rows: Sequence[Sequence[str]], empty: str, spare: Sequence[str] = ()) -> None:
+    """Print a table on a terminal, aligned columns elsewhere; print the sentence `empty` if there are no rows.
+
+    `spare` names columns that a narrow terminal leaves out, the first of them first.
+    """
     head, *rows = [[harmless(cell).replace("\n", "\\n") for cell in row] for row in [head, *rows]]
     if not rows:
         print(empty)
     elif sys.stdout.isatty():
-        _draw(head, rows)
+        _draw(head, rows, spare)
     else:
         widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
         for row in [head, *rows]:
@@ -49,10 +53,11 @@ def ask(question: str) -> bool:
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
-def _draw(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+def _draw(head: Sequence[str], rows: Sequence[Sequence[str]], spare: Sequence[str]) -> None:
     from rich.console import Console
 
-    Console().print(drawn_table(head, rows))
+    console = Console()
+    console.print(drawn_table(*fitted(head, rows, console.width, spare)))
 
 
 def drawn_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
@@ -63,7 +68,8 @@ def drawn_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
 
     table = Table(box=SIMPLE_HEAD)
     for name in head:
-        table.add_column(Text(name))  # as Text, so that a name such as [bold] is not markup
+        # As Text, so that a name such as [bold] is not markup. What does not fit is continued below and not cut.
+        table.add_column(Text(name), overflow="fold")
     for row in rows:
         table.add_row(*map(Text, row))
     return table

@@ -84,7 +84,7 @@ class Terminal:
 
     def table(self, table: Table) -> None:
         """Print a table, as aligned columns if the output is no terminal."""
-        print_table(table.head, table.rows, table.empty)
+        print_table(table.head, table.rows, table.empty, table.spare)
 
     def text(self, text: Text) -> None:
         """Print the answer's lines with control characters escaped."""

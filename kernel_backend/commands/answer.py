@@ -18,11 +18,15 @@ OK, FAILED, USAGE, UNREACHABLE, INTERRUPTED = 0, 1, 2, 3, 130  # exit codes
 
 
 class Table(NamedTuple):
-    """Table with a header row; `empty` is the sentence shown if it has no rows."""
+    """Table with a header row; `empty` is the sentence shown if it has no rows.
+
+    `spare` names columns that a narrow terminal leaves out, the first of them first.
+    """
 
     head: Sequence[str]
     rows: Sequence[Sequence[str]]
     empty: str
+    spare: Sequence[str] = ()
 
 
 class Text(NamedTuple):

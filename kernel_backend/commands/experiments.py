@@ -36,7 +36,7 @@ def _list(call: Call) -> Answer:
         rows = [(*row, ", ".join(each.experiment.tags)) for row, each in zip(rows, found, strict=True)]
     how = "daylight submit FILE.py" if call.program == "daylight" else "%%dlsubmit"
     none = "no experiments that you may see" if others else f"no experiments: {how} makes one"
-    return Answer({"experiments": found}, [Table(head, rows, none)])
+    return Answer({"experiments": found}, [Table(head, rows, none, spare=("tags", "elapsed", "slots", "epoch", "group"))])
 
 
 def _show(call: Call) -> Answer:
