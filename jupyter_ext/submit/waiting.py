@@ -10,7 +10,7 @@ from jupyter_ext.views import LiveView
 from kernel_backend.client import Client
 from kernel_backend.commands.follow import follow
 from kernel_backend.model.views.overview import Overview
-from kernel_backend.text import duration, head_text, progress_line
+from kernel_backend.text import duration, head_text, progress_line, state_word
 from kernel_backend.text.terminal import tell
 
 QUIET_S = 30.0  # a plain log prints a line at least this often
@@ -66,7 +66,7 @@ def _plainly(client: Client, overview: Overview, captured: Sequence[str]) -> Ove
 def _still(overview: Overview) -> str:
     age = duration(time.time() - overview.experiment.created_at)
     progress = f"{progress_line(overview.front, overview.experiment.config)}  " if overview.front else ""
-    return f"{progress}{overview.state} for {age}"
+    return f"{progress}{state_word(overview)} for {age}"
 
 
 def _drawing(client: Client, overview: Overview, view: LiveView) -> Overview:

@@ -20,6 +20,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
 
 from kernel_backend.model.views.curves import Curve, trainings
 from kernel_backend.model.views.overview import Overview
+from kernel_backend.text import state_word
 
 INCHES, DPI = (9.0, 3.0), 200  # 900 x 300 pixels at twice the resolution
 _PANELS = 3  # metrics next to the loss
@@ -94,7 +95,7 @@ def title(figure: Figure, overview: Overview, palette: Palette, progress: str) -
     words = [
         (f"#{experiment.number} {_shown(experiment.name, _NAME)}", palette.ink, "bold"),
         ("·", palette.quiet, "normal"),
-        (state, palette.states.get(state, palette.quiet), "bold"),
+        (state_word(overview), palette.states.get(state, palette.quiet), "bold"),
         ("·", palette.quiet, "normal"),
         (progress, palette.quiet, "normal"),
     ]

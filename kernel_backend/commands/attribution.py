@@ -22,6 +22,7 @@ from kernel_backend.model.versions import read
 from kernel_backend.model.views.overview import Overview
 from kernel_backend.snapshots.archive import contents, pack_snapshot
 from kernel_backend.snapshots.environment import record
+from kernel_backend.text import state_word
 
 Back = frozenset[DifferenceKind]
 
@@ -38,7 +39,7 @@ def attribute(client: Client, a: int, b: int, tell: Callable[[str], None]) -> At
     for overview in (before, after):
         if not overview.ended:
             number = overview.experiment.number
-            raise InvalidRequest(f"#{number} is {overview.state}: its causes are told apart once it has ended")
+            raise InvalidRequest(f"#{number} is {state_word(overview)}: its causes are told apart once it has ended")
     metric = _metric(before)
     baseline = _value(before, metric)
     rows = [_row(f"#{a} as it was", before, metric, baseline), _row(f"#{b} as found", after, metric, baseline)]

@@ -13,7 +13,7 @@ from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.experiment import parse_duration, parse_slot_time
 from kernel_backend.model.views.overview import Overview
 from kernel_backend.model.views.search_status import Extension, SearchStatus, TrialRow
-from kernel_backend.text import duration, head_text, number, search_text, value_text
+from kernel_backend.text import duration, head_text, number, search_text, trial_word, value_text
 
 
 def trials_head(status: SearchStatus) -> tuple[str, ...]:
@@ -24,7 +24,8 @@ def trials_head(status: SearchStatus) -> tuple[str, ...]:
 
 def trial_cells(status: SearchStatus, row: TrialRow) -> list[str]:
     """Return the texts of a trial's row in the table of trials."""
-    state = f"{row.state}: {row.failure}" if row.failure else str(row.state)
+    word = trial_word(row.state, status.over)
+    state = f"{word}: {row.failure}" if row.failure else word
     since = "" if row.best_unit is None else f" after {status.unit} {row.best_unit}"  # the best beside it is from then
     return [
         f"{status.number}.{row.trial}",

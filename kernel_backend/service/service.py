@@ -225,9 +225,14 @@ class Service:
         numbers only).
         """
         mine = who.name if owner is None and group is None else owner
-        chosen = mine, state, search, limit, group or None, who, tags, notebook, before
-        known = await asyncio.to_thread(self._store.overviews, *chosen)
-        return await self._overviews.complete(who, known)
+        found: list[Overview] = []
+        while True:  # the store lists those that may show the state
+            chosen = mine, state, search, limit, group or None, who, tags, notebook, before
+            known = await asyncio.to_thread(self._store.overviews, *chosen)
+            found += [each for each in await self._overviews.complete(who, known) if each.shows(state)]
+            if len(known) < limit or len(found) >= limit:
+                return found[:limit]
+            before = known[-1].experiment.number
 
     async def ended(self, who: Person, since: float) -> EndedExperiments:
         """Return the user's own experiments that ended after `since` (seconds since the epoch): at most the newest 20.

@@ -11,13 +11,14 @@ from sqlalchemy import ColumnElement, Connection, Select, Text, and_, exists, fa
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.cluster.people import Person
 from kernel_backend.model.experiment import Experiment
-from kernel_backend.model.states import ExperimentState, TrialState
+from kernel_backend.model.states import AttemptState, ExperimentState, TrialState
 from kernel_backend.model.views.overview import DELETED, LIVELIEST
 from kernel_backend.store.base import NewExperiment
-from kernel_backend.store.tables import experiments, rows_of, trials
+from kernel_backend.store.tables import attempts, experiments, rows_of, trials
 
 _NUMBER = re.compile(r"#?([0-9]{1,9})")
 _IN_A_TAG = re.compile(r"[\w.:/+@=#-]+")
+_IS_SEARCH = type_coerce(experiments.c.config, Text).contains('"search":{')  # in a text of the JSON, quotes are escaped
 _TAGS = type_coerce(experiments.c.tags, Text)  # JSON list of texts that contain no quotes
 
 
@@ -96,9 +97,11 @@ def _matches(search: str) -> ColumnElement[bool]:
 
 
 def _shows(state: str) -> ColumnElement[bool]:
-    """Return the SQL condition that an experiment's overview shows this state.
+    """Return the SQL condition that an experiment's overview may show this state, as `Overview.state` decides.
 
-    `active` matches all active experiments, whatever their trials do. Raises InvalidRequest for an unknown state.
+    It selects a search that is active as running and as queued, and gangs in an engine's queue as starting and as
+    queued: what they wait for is not stored. `active` matches all active experiments. Raises InvalidRequest for an
+    unknown state.
     """
     liveliest = [str(word) for word in LIVELIEST]
     known = dict.fromkeys([*liveliest, *map(str, ExperimentState), DELETED])
@@ -109,10 +112,14 @@ def _shows(state: str) -> ColumnElement[bool]:
     own = experiments.c.state == state
     if state not in liveliest:
         return own
-    livelier = liveliest[: liveliest.index(state)]
     of_it = trials.c.experiment == experiments.c.number
-    does = and_(
-        exists().where(of_it, trials.c.state == state),
-        ~exists().where(of_it, trials.c.state.in_(livelier)),
-    )
+    livelier = exists().where(of_it, trials.c.state.in_(liveliest[: liveliest.index(state)]))
+    does = and_(exists().where(of_it, trials.c.state == state), ~livelier)
+    if state == TrialState.QUEUED:
+        pending = exists().where(
+            attempts.c.experiment == experiments.c.number, attempts.c.state == AttemptState.PENDING
+        )
+        does = or_(~livelier, pending, _IS_SEARCH)
+    elif state == TrialState.RUNNING:
+        does = or_(does, _IS_SEARCH)
     return or_(own, and_(experiments.c.state == ExperimentState.ACTIVE, does))

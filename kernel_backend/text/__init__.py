@@ -17,6 +17,7 @@ from kernel_backend.model.views.overview import Overview, Wait
 from kernel_backend.text.dates import started_text
 
 FEW_NODES = 4  # whose names are shown
+_WORDS = {str(TrialState.RELEASING): "saving a checkpoint"}  # of states that do not say what happens
 
 
 def duration(seconds: float) -> str:
@@ -81,8 +82,10 @@ def search_text(overview: Overview) -> str:
     search = overview.experiment.config.search
     if search is None:
         return ""
-    counts = {str(state): count for state, count in overview.counts.items()}
-    states = ", ".join(f"{counts[state]} {state}" for state in TrialState if state in counts)
+    counts = overview.counts
+    states = ", ".join(
+        f"{counts[state]} {trial_word(state, overview.ended)}" for state in TrialState if state in counts
+    )
     said = f"{trials_text(overview)}{f': {states}' if states else ' yet'}"
     metric, front = overview.experiment.config.metric.name, overview.front
     if front is None or front.best is None:
@@ -93,11 +96,15 @@ def search_text(overview: Overview) -> str:
 
 def trials_text(overview: Overview) -> str:
     """Format the number of a search's trials: `12 of 64 trials`, `12 trials` without a limit; "" without a search."""
-    search, total = overview.experiment.config.search, sum(overview.counts.values())
-    if search is None:
+    text = _trial_count(overview)
+    return f"{text} trials" if " of " in text else text
+
+
+def _trial_count(overview: Overview) -> str:
+    total, most = sum(overview.counts.values()), overview.trial_limit
+    if overview.experiment.config.search is None:
         return ""
-    most = overview.trial_limit
-    return f"{total} of {most} trials" if most is not None and total <= most else counted(total, "trial")
+    return f"{total} of {most}" if most is not None and total <= most else counted(total, "trial")
 
 
 def _searched_text(params: Mapping[str, Value], space: Space) -> str:
@@ -170,19 +177,34 @@ def estimate_text(wait: Wait) -> str:
     return f"in about {approximately(wait.estimate)}{within}"
 
 
+def state_word(overview: Overview) -> str:
+    """Return the word for an experiment's state: `running`, `waiting for slots`, `saving a checkpoint`."""
+    waits = overview.state == TrialState.QUEUED and overview.experiment.config.search is not None
+    return "waiting for slots" if waits else _WORDS.get(overview.state, overview.state)
+
+
+def trial_word(state: TrialState, over: bool) -> str:
+    """Return the word for a trial's state; `over` is True once its search has ended, which pauses no trial any more."""
+    return "stopped early" if over and state is TrialState.PAUSED else _WORDS.get(state, state)
+
+
+def standing_text(overview: Overview) -> str:
+    """Format the state of an experiment; of a search that has not ended, with the number of its trials: `16 of 24`."""
+    trials = "" if overview.ended else _trial_count(overview)
+    return f"{state_word(overview)} \N{MIDDLE DOT} {trials}" if trials else state_word(overview)
+
+
 def state_text(overview: Overview) -> str:
     """Format the state of an experiment, with the reason for it.
 
     Examples: `queued: 2nd in queue; 2 of 2 slots in use; in about 12 min`, `failed: ValueError`.
     """
     reasons: list[str] = []
-    if overview.wait and overview.state in ("queued", "paused"):
-        reasons.append(overview.wait.reason)
-        if overview.wait.estimate is not None:
-            reasons.append(estimate_text(overview.wait))
+    if overview.wait and overview.state == TrialState.QUEUED:
+        reasons = [text for text in (overview.wait.reason, estimate_text(overview.wait)) if text]
     elif overview.state == "failed":
         reasons = [trial.failure.type for trial in overview.trials if trial.failure][:1]
-    return f"{overview.state}: {'; '.join(reasons)}" if reasons else overview.state
+    return f"{standing_text(overview)}: {'; '.join(reasons)}" if reasons else standing_text(overview)
 
 
 def gang_text(overview: Overview) -> str:
@@ -229,7 +251,7 @@ def new_notes(before: Overview, after: Overview) -> list[str]:
 
 def already_text(before: Overview) -> list[str]:
     """Return a line such as `it is running already` if the experiment that a user resumes is active, else no line."""
-    return [f"it is {before.state} already"] if before.experiment.state == "active" else []
+    return [f"it is {state_word(before)} already"] if before.experiment.state == "active" else []
 
 
 def elapsed(overview: Overview, now: float) -> float:
@@ -272,7 +294,7 @@ def table_row(overview: Overview, now: float, owner: bool = False) -> tuple[str,
         *whose,
         experiment.name,
         state_text(overview),
-        trials_text(overview) or epoch,
+        (trials_text(overview) if overview.ended else "") if experiment.config.search else epoch,
         newest_text(trial) if trial else "",
         started_text(overview, now),
         _slots_text(overview),
@@ -385,4 +407,4 @@ def same_text(what: str, overview: Overview) -> str:
     `what` is the submitted thing: `this cell` or `train.py`.
     """
     number = overview.experiment.number
-    return f"{what} is experiment #{number}, which is {overview.state}: shown here; --again makes another"
+    return f"{what} is experiment #{number}, which is {state_word(overview)}: shown here; --again makes another"

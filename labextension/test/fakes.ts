@@ -276,7 +276,8 @@ export function done(fields: Partial<Overview> = {}): Overview {
 }
 
 export function queued(fields: Partial<Overview> = {}): Overview {
-  const wait = { reason: '2nd in queue; 2 of 2 slots in use', place: 2, estimate: null, earliest: null, latest: null };
+  const times = { estimate: null, earliest: null, latest: null };
+  const wait = { reason: '2nd in queue; 2 of 2 slots in use', place: 2, starts: false, ...times };
   return overview({ trials: [trial({ state: 'queued', attempt: 0 })], wait, ...fields });
 }
 

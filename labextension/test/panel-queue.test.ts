@@ -4,7 +4,7 @@ import type { Account, Self, Waiting } from '../src/api/types';
 import { ownWaits, queueText, quotaUses } from '../src/panel/waiting';
 import type { Queue } from '../src/panel/waiting';
 
-const WAIT = { reason: 'the slots are in use', place: 2, estimate: 720, earliest: null, latest: null };
+const WAIT = { reason: 'the slots are in use', place: 2, starts: false, estimate: 720, earliest: null, latest: null };
 
 function waiting(fields: Partial<Waiting>): Waiting {
   const what = { experiment: null, trial: null, name: null, wait: null, by_admin: false };

@@ -299,7 +299,13 @@ test('the best so far only gets better, and its line goes on to now', () => {
 
 test('the curves of the best are drawn last, on top of the others, and the chosen one above all', () => {
   const lines = [3, 1, 2].map(trial => ({ trial, state: 'paused' as const, unit: [1, 2], value: [0.5, trial / 10] }));
-  const drawn = manyCurves({ unit: 'epoch', metric: { name: 'error', mode: 'min' }, of: 3, lines }, 12, 2, 400, 200);
+  const drawn = manyCurves(
+    { unit: 'epoch', metric: { name: 'error', mode: 'min' }, of: 3, lines },
+    standing([]),
+    2,
+    400,
+    200
+  );
   expect(ofTrials(drawn)).toEqual([2, 1, 3, 2]);
 });
 
@@ -426,6 +432,9 @@ test('the table has a column a hyperparameter, and says what is not shown', () =
     ...['12.7', 'failed: KeyError', '1/4', '', 'nan'],
     ...['0.003', '', '', '2.0 s']
   ]);
+  const [, state] = columns;
+  const [, ofEnded] = columnsOf(standing([], { over: true }));
+  expect([state?.cell(row(7, 0.5)), ofEnded?.cell(row(7, 0.5))]).toEqual(['paused', 'stopped early']);
   expect(noteText(10, 10, 10, 10)).toBe('');
   expect(noteText(200, 500, 500, 10000)).toBe('200 of 10000 trials are shown; job.trials() has them all');
   expect(noteText(3, 3, 10, 10)).toBe('3 of 10 trials lie within what was chosen');

@@ -31,6 +31,7 @@ describe('buttons', () => {
 
   test.each([
     ['active', 'queued', ['pause', 'stop']],
+    ['active', 'paused', ['pause', 'stop']], // held by the engine, or by its search
     ['active', 'running', ['pause', 'stop']],
     ['active', 'releasing', ['stop']],
     ['paused', 'paused', ['resume', 'stop']],

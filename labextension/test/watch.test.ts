@@ -155,7 +155,9 @@ describe('while it waits', () => {
   test('the reason is asked for every five seconds, until it runs', async () => {
     source.overview = queued();
     await begun();
-    source.overview = queued({ wait: { reason: 'next in queue', place: 1, estimate: 60, earliest: 30, latest: 90 } });
+    source.overview = queued({
+      wait: { reason: 'next in queue', place: 1, starts: false, estimate: 60, earliest: 30, latest: 90 }
+    });
     await passed(5);
     expect(watch.look.overview?.wait?.reason).toBe('next in queue');
     await passed(5);
@@ -201,7 +203,7 @@ describe('while it waits', () => {
     await begun();
     await passed(5);
     expect(source.asked).toHaveLength(3);
-    source.stream.say(said(6, { type: 'trial', data: trial({ state: 'paused', holds: ['user'] }) }));
+    source.stream.say(said(6, { type: 'experiment', data: experiment({ state: 'paused' }) }));
     await passed(60);
     expect(source.asked).toHaveLength(3);
   });

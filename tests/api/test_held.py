@@ -38,8 +38,8 @@ def test_an_ask_that_has_become_impossible_is_held_and_says_so_and_goes_on_by_it
     served.roster.users = {first.experiment.owner: Quota(limit=1)}
     client.pause(2)  # the next round is now
     client.resume(2)
-    # Between its resumption and the next round it is still paused, by a person's word.
-    until(lambda: (now := client.experiment(2)).state == "paused" and now.wait is not None, "it is held")
+    until(lambda: (now := client.experiment(2)).trials[0].state == "paused" and now.wait is not None, "it is held")
+    assert client.experiment(2).state == "queued"
     wait = client.experiment(2).wait
     assert wait is not None
     assert wait.reason == (
@@ -47,7 +47,7 @@ def test_an_ask_that_has_become_impossible_is_held_and_says_so_and_goes_on_by_it
         "is possible."
     )
     served.roster.users = {}
-    until(lambda: client.experiment(2).state == "queued", "it is queued again")
+    until(lambda: client.experiment(2).trials[0].state == "queued", "it is queued again")
 
 
 @pytest.mark.parametrize(

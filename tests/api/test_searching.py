@@ -95,6 +95,24 @@ def test_a_search_stands_as_its_trials_have_said(served: Served, client: Client)
     assert [trial.intermediate_values.get(1) for trial in study.trials][::2] == [0.5, 0.25]
 
 
+def test_a_search_is_listed_as_running_unless_it_waits_for_slots(served: Served, client: Client) -> None:
+    first = search(client, parallel=1)
+    begun(client, first, 1)
+    submit(client)
+    token_of(served, AttemptId(first + 1, 1, 1))  # both slots are held
+    second = search(client, parallel=1)
+    until(lambda: client.experiment(second).state == "queued", "it waits")
+
+    def listed(state: str) -> list[int]:
+        return [each.experiment.number for each in client.experiments(state=state, limit=1)]
+
+    assert (listed("running"), listed("queued"), listed("paused")) == ([first], [second], [])
+    client.pause(first)
+    served.engine.step_aside(AttemptId(first, 1, 1))
+    begun(client, second, 1)
+    assert (listed("running"), listed("queued"), listed("paused")) == ([second], [], [first])
+
+
 def test_the_best_of_a_single_training_is_its_best_validation(served: Served, client: Client) -> None:
     number = submit(client).experiment.number
     key, job = AttemptId(number, 1, 1), Job(number, client)

@@ -469,17 +469,28 @@ class StoreContract:
             number = store.add_experiment(draft(), at=1.0)[0].number
             store.advance_experiment(number, event, at=2.0)
         held = store.add_experiment(draft(), at=1.0)[0].number
-        store.advance_trial(held, 1, events.Held(), at=2.0, holds={Hold.USER})
+        store.advance_trial(held, 1, events.Held(), at=2.0, holds={Hold.ENGINE})
         words = {
             x.number: Overview(experiment=x, trials=tuple(store.trials(x.number))).state for x in store.experiments()
         }
-        assert words == {5: "paused", 4: "completed", 3: "paused", 2: "running", 1: "starting"}
+        assert words == {5: "queued", 4: "completed", 3: "paused", 2: "running", 1: "starting"}
         for word in ("starting", "running", "paused", "completed", "queued", "stopping", "stopped"):
             expected = [number for number, shown in words.items() if shown == word]
             assert [x.number for x in store.experiments(state=word)] == expected
         assert [x.number for x in store.experiments(state="active")] == [5, 2, 1]
         with pytest.raises(InvalidRequest, match="'sleepy' is no state"):
             store.experiments(state="sleepy")
+
+    def test_a_search_is_listed_by_both_words_that_it_may_show(self, store: Store) -> None:
+        """Whether it runs or waits is known to the service, which decides."""
+        number = search(store)
+        store.record(number, [created(1)], [Added(1, {})], at=1.0)
+        store.advance_trial(number, 1, events.Held(), at=2.0, holds={Hold.SEARCH})
+        shown = {word for word in ("running", "queued", "paused", "starting") if store.experiments(state=word)}
+        assert shown == {"running", "queued"}
+        store.advance_experiment(number, events.Paused(), at=3.0)
+        assert [each.number for each in store.experiments(state="paused")] == [number]
+        assert store.experiments(state="running") == store.experiments(state="queued") == []
 
     def test_every_change_of_state_is_stored_and_said(self, store: Store) -> None:
         number = store.add_experiment(draft(), at=1.0)[0].number

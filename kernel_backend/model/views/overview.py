@@ -15,7 +15,7 @@ from kernel_backend.model.node_faults import Suspicion
 from kernel_backend.model.record import Record
 from kernel_backend.model.reports import StoredReport
 from kernel_backend.model.resources import LOCAL
-from kernel_backend.model.states import EXPERIMENT_ENDED, AttemptState, ExperimentState, TrialState
+from kernel_backend.model.states import EXPERIMENT_ENDED, HOLDING_SLOTS, AttemptState, ExperimentState, TrialState
 from kernel_backend.model.stream import Message
 from kernel_backend.model.trial import Attempt, Failure, Trial
 from kernel_backend.model.versions import read
@@ -27,25 +27,20 @@ ATTEMPTS = 10  # newest attempts per trial in an overview
 
 DELETED = "deleted"  # displayed state of a deleted experiment, whatever its own state
 
-# Displayed state of an active experiment: the first of these that any trial has.
-LIVELIEST = [
-    TrialState.RUNNING,
-    TrialState.STARTING,
-    TrialState.RELEASING,
-    TrialState.STOPPING,
-    TrialState.QUEUED,
-    TrialState.PAUSED,
-]
+# Displayed state of an active experiment that is no search: the first of these that its trial has.
+LIVELIEST = [TrialState.RUNNING, TrialState.STARTING, TrialState.RELEASING, TrialState.STOPPING, TrialState.QUEUED]
 
 
 class Wait(Record):
     """Reason why a slot request waits, its position in the queue (from 1), and the estimated wait in seconds if known.
 
-    About half of all waits end between `earliest` and `latest`.
+    About half of all waits end between `earliest` and `latest`. `starts` is True if its slots are free, so that it ends
+    within moments.
     """
 
     reason: str
     place: int
+    starts: bool = False
     estimate: FiniteFloat | None = None
     earliest: FiniteFloat | None = None
     latest: FiniteFloat | None = None
@@ -68,16 +63,26 @@ class Overview(Record):
 
     @property
     def state(self) -> str:
-        """Return the state to display; for an active experiment that of its liveliest trial, such as running.
+        """Return the state to display, such as running.
 
-        `LIVELIEST` lists the states in order: if one trial is running and others are queued, the result is running.
+        A search runs from its submission to its end, and is queued only while it waits for slots and holds none. Any
+        other active experiment has the state of its trial; one that may not start yet is queued. Only an experiment
+        that was paused is shown so: `experiment.state` then says it.
         """
         if self.experiment.deleted_at is not None:
             return DELETED
         if self.experiment.state is not ExperimentState.ACTIVE:
             return str(self.experiment.state)
-        state = next((state for state in LIVELIEST if self.counts.get(state)), self.experiment.state)
-        return str(TrialState.QUEUED if state is TrialState.STARTING and self.pending else state)
+        state = next((state for state in LIVELIEST if self.counts.get(state)), TrialState.QUEUED)
+        holds_slots = state in HOLDING_SLOTS and not (state is TrialState.STARTING and self.pending)
+        if self.experiment.config.search is not None:
+            waits = self.pending or (self.wait is not None and not self.wait.starts)
+            return str(TrialState.RUNNING if holds_slots or not waits else TrialState.QUEUED)
+        return str(state if holds_slots else TrialState.QUEUED)
+
+    def shows(self, state: str | None) -> bool:
+        """Return whether a list of the experiments of this state has the experiment; None lists all of them."""
+        return state in (None, self.state, str(self.experiment.state))
 
     @property
     def pending(self) -> list[Attempt]:

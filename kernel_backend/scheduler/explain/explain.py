@@ -37,7 +37,8 @@ def explain(
         return waits[0]
     told = (f"{pool}: {wait.reason.removesuffix('.')}" for pool, wait in zip(request.pools, waits, strict=True))
     soonest = min(waits, key=lambda wait: (wait.estimate is None, wait.estimate or 0.0, wait.place))
-    return soonest.model_copy(update={"reason": "; ".join(told), "place": min(wait.place for wait in waits)})
+    place, starts = min(wait.place for wait in waits), any(wait.starts for wait in waits)
+    return soonest.model_copy(update={"reason": "; ".join(told), "place": place, "starts": starts})
 
 
 def _in_pool(
@@ -64,11 +65,14 @@ def explain_in_order(
 ) -> Wait:
     """Return why a request waits, like `explain`, given the requests `ahead` of it in scheduling order."""
     expected = forecast(cluster, ahead, request, lengths)
-    reason = _reason(cluster, request, ahead, reader) + _left_out(cluster, request)
+    reason = _reason(cluster, request, ahead, reader)
+    wait = Wait(
+        reason=reason + _left_out(cluster, request), place=1 + len(ahead), starts=reason == _starting_text(request)
+    )
     if expected is None or expected.likely <= 0:
-        return Wait(reason=reason, place=1 + len(ahead))
+        return wait
     earliest, estimate, latest = expected
-    return Wait(reason=reason, place=1 + len(ahead), estimate=estimate, earliest=earliest, latest=latest)
+    return wait.model_copy(update={"estimate": estimate, "earliest": earliest, "latest": latest})
 
 
 def _not_next(cluster: ClusterState, request: SlotRequest) -> str:
@@ -102,11 +106,11 @@ def _reason(cluster: ClusterState, request: SlotRequest, ahead: Sequence[SlotReq
             return f"{position}; what its limit leaves is reserved for {named(rival, reader)}"
         if ahead:
             return f"{position}; {_kept(cluster, ahead, reader)}"
-        return f"{_slots(request.slots)} free, starting"
+        return _starting_text(request)
     going = sum(run.freed for run in cluster.runs.values() if run.leaving is not None and run.pool == request.pool)
     why = "drained, suspect or away" if any(node.suspect for node in nodes) else "drained or away"
-    limit = cluster.limits_of_pools.get(request.pool, "")
-    more = (f"; {_slots(going)} on their way" if going else "") + (f"; {_slots(away)} {why}" if away else "")
+    limit, whose = cluster.limits_of_pools.get(request.pool, ""), "its" if going == 1 else "their"
+    more = (f"; {_slots(going)} on {whose} way" if going else "") + (f"; {_slots(away)} {why}" if away else "")
     more += f"; {limit}" if limit else ""
     if request.one_node and request.slots > 1:
         return f"{position}; no node has {request.slots} free{more}"
@@ -205,6 +209,10 @@ def _reserved(cluster: ClusterState) -> Iterator[tuple[SlotRequest, bool]]:
 def _left_out(cluster: ClusterState, request: SlotRequest) -> str:
     there = {node.name for node in cluster.of_pool(request.pool)}
     return "".join(f"; without {name}" for name in sorted(there & request.excluded))
+
+
+def _starting_text(request: SlotRequest) -> str:
+    return f"{_slots(request.slots)} free, starting"
 
 
 def _requested(request: SlotRequest) -> str:

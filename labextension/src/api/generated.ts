@@ -2162,11 +2162,14 @@ export interface components {
          * Wait
          * @description Reason why a slot request waits, its position in the queue (from 1), and the estimated wait in seconds if known.
          *
-         *     About half of all waits end between `earliest` and `latest`.
+         *     About half of all waits end between `earliest` and `latest`. `starts` is True if its slots are free, so that it ends
+         *     within moments.
          */
         Wait: {
             reason: string;
             place: number;
+            /** @default false */
+            starts: boolean;
             /** @default null */
             estimate: number | null;
             /** @default null */

@@ -16,8 +16,8 @@ import { type Counts, countStates, lookedAt, MOST } from './showntrials';
 
 const ATTEMPTS = 10; // newest attempts per trial, as in the service's answers
 
-// Displayed state of an active experiment: the first of these that any trial has.
-const LIVELIEST: readonly TrialState[] = ['running', 'starting', 'releasing', 'stopping', 'queued', 'paused'];
+// Displayed state of an active experiment that is no search: the first of these that its trial has.
+const LIVELIEST: readonly TrialState[] = ['running', 'starting', 'releasing', 'stopping'];
 const ENDED: readonly ExperimentState[] = ['stopped', 'completed', 'failed'];
 
 type Later = 'informational' | 'trial_counts' | 'default_trials' | 'found_batch_size' | 'artifacts_seq';
@@ -51,18 +51,31 @@ export function overviewIn(json: unknown): Overview | null {
   return { experiment, trials, attempts, wait, warnings, ...later, seq };
 }
 
-/** Return the state to display: for an active experiment, that of its most active trial. */
+/**
+ * Return the state to display. A search runs from its submission to its end, and is queued only while it waits for
+ * slots and holds none; any other active experiment has the state of its trial, or is queued.
+ */
 export function stateOf(overview: Overview): ExperimentState | TrialState | 'deleted' {
   if (isDeleted(overview)) {
     return 'deleted';
   }
-  const own = overview.experiment.state;
-  if (own !== 'active') {
-    return own;
+  const { state, config } = overview.experiment;
+  if (state !== 'active') {
+    return state;
   }
+  const holding = holdingState(overview);
+  if (config.search === null) {
+    return holding ?? 'queued';
+  }
+  const waits = inEnginesQueue(overview.attempts) || (overview.wait !== null && !overview.wait.starts);
+  return holding === null && waits ? 'queued' : 'running';
+}
+
+/** Return the state of the most active trial that holds slots; null if none does. */
+export function holdingState(overview: Overview): TrialState | null {
   const counts = countsOf(overview);
-  const state = LIVELIEST.find(each => counts[each]) ?? own;
-  return state === 'starting' && inEnginesQueue(overview.attempts) ? 'queued' : state;
+  const state = LIVELIEST.find(each => counts[each]) ?? null;
+  return state === 'starting' && inEnginesQueue(overview.attempts) ? null : state;
 }
 
 /** Return whether all open attempts wait in their engine's own queue, such as Slurm's. */

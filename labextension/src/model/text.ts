@@ -18,7 +18,7 @@ import type {
   Wait
 } from '../api/types';
 import { num } from './curves';
-import { countsOf, frontOf, stateOf } from './overview';
+import { countsOf, ended, frontOf, stateOf } from './overview';
 import { firstLine, fixed, general, repr, rounded } from './python';
 
 /** Format a duration: `0.4 s`, `12 s`, `3 min 05 s`, `2 h 07 min`, `1 d 03 h`. */
@@ -120,7 +120,9 @@ export function searchText(overview: Overview): string {
     return '';
   }
   const counts = countsOf(overview);
-  const states = STATES.filter(state => counts[state]).map(state => `${counts[state] ?? 0} ${state}`);
+  const states = STATES.filter(state => counts[state]).map(
+    state => `${counts[state] ?? 0} ${trialWord(state, ended(overview))}`
+  );
   const said = trialsText(overview) + (states.length ? `: ${states.join(', ')}` : ' yet');
   const front = frontOf(overview);
   if (!front?.best) {
@@ -133,13 +135,18 @@ export function searchText(overview: Overview): string {
 
 /** Format the number of trials: `12 of 64 trials`, `12 trials` without a limit; "" without a search. */
 export function trialsText(overview: Overview): string {
+  const text = trialCount(overview);
+  return text.includes(' of ') ? `${text} trials` : text;
+}
+
+function trialCount(overview: Overview): string {
   const { search } = overview.experiment.config;
-  const total = Object.values(countsOf(overview)).reduce((sum, count) => sum + count, 0);
-  const most = search && limitOf(search, overview);
   if (search === null) {
     return '';
   }
-  return most !== null && total <= most ? `${total} of ${most} trials` : `${total} trial${total === 1 ? '' : 's'}`;
+  const total = Object.values(countsOf(overview)).reduce((sum, count) => sum + count, 0);
+  const most = limitOf(search, overview);
+  return most !== null && total <= most ? `${total} of ${most}` : `${total} trial${total === 1 ? '' : 's'}`;
 }
 
 /**
@@ -269,19 +276,39 @@ export function estimateText(wait: Wait): string {
   return `in about ${likely}${within}`;
 }
 
+// Words of states that do not say what happens.
+const WORDS: Readonly<Record<string, string>> = { releasing: 'saving a checkpoint' };
+
+/** Return the word for an experiment's state: `running`, `waiting for slots`, `saving a checkpoint`. */
+export function stateWord(overview: Overview): string {
+  const state = stateOf(overview);
+  const waits = state === 'queued' && overview.experiment.config.search !== null;
+  return waits ? 'waiting for slots' : (WORDS[state] ?? state);
+}
+
+/** Return the word for a trial's state; `over` is true once its search has ended, which pauses no trial any more. */
+export function trialWord(state: TrialState, over: boolean): string {
+  return over && state === 'paused' ? 'stopped early' : (WORDS[state] ?? state);
+}
+
+/** Format the state, of a search with the number of its trials: `running \u00b7 16 of 24`. */
+export function standingText(overview: Overview): string {
+  const trials = ended(overview) ? '' : trialCount(overview);
+  return trials ? `${stateWord(overview)} \u00b7 ${trials}` : stateWord(overview);
+}
+
 /**
  * Format the state with its reason: `queued: 2nd in queue; 2 of 2 slots in use; about 12 min`, `failed: ValueError`.
  */
 export function stateText(overview: Overview): string {
-  const state = stateOf(overview);
-  const reasons = reasonsFor(state, overview);
-  return reasons.length ? `${state}: ${reasons.join('; ')}` : state;
+  const reasons = reasonsFor(stateOf(overview), overview);
+  return reasons.length ? `${standingText(overview)}: ${reasons.join('; ')}` : standingText(overview);
 }
 
 function reasonsFor(state: string, overview: Overview): string[] {
-  const wait = overview.wait;
-  if (wait && (state === 'queued' || state === 'paused')) {
-    return [wait.reason, ...(wait.estimate === null ? [] : [estimateText(wait)])];
+  const { wait } = overview;
+  if (wait && state === 'queued') {
+    return [wait.reason, estimateText(wait)].filter(text => text);
   }
   const failure = state === 'failed' ? overview.trials.find(trial => trial.failure)?.failure : null;
   return failure ? [failure.type] : [];

@@ -3,7 +3,7 @@
 import * as React from 'react';
 
 import type { Account, Overview } from '../api/types';
-import { frontOf, stateOf } from '../model/overview';
+import { ended, frontOf, stateOf } from '../model/overview';
 import { num } from '../model/curves';
 import {
   duration,
@@ -13,6 +13,7 @@ import {
   newestText,
   size,
   slotsText,
+  standingText,
   titleText,
   trialsText
 } from '../model/text';
@@ -123,7 +124,7 @@ function State({ overview }: { overview: Overview }): React.JSX.Element {
   return (
     <>
       <span className="dl-chip" data-state={state}>
-        {state}
+        {standingText(overview)}
       </span>
       {wait && (
         <span className="dl-reason">
@@ -139,7 +140,7 @@ function progress(overview: Overview): string {
   const trial = frontOf(overview);
   const { config } = overview.experiment;
   if (config.search) {
-    return trialsText(overview);
+    return ended(overview) ? trialsText(overview) : '\u2013'; // its state says it
   }
   return trial && trial.step > 0 ? `${epochText(trial.epoch, knownEpochs(config))}  ${newestText(trial)}`.trim() : '–';
 }

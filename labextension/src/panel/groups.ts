@@ -2,8 +2,7 @@
 
 import type { Overview, Value } from '../api/types';
 import { labelsOf } from '../model/labels';
-import { stateOf } from '../model/overview';
-import { valueText } from '../model/text';
+import { stateWord, valueText } from '../model/text';
 import type { GroupBy } from './groupby';
 
 export interface Group {
@@ -49,7 +48,7 @@ function valuesOf(overview: Overview, by: GroupBy): (Value | null)[] {
       return tags.length ? [...tags] : [null];
     }
     case 'state':
-      return [stateOf(overview)];
+      return [stateWord(overview)];
     case 'notebook':
       return [experiment.notebook?.replaceAll('\\', '/').split('/').at(-1) ?? null];
     default:

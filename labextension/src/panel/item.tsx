@@ -2,7 +2,7 @@
 
 import * as React from 'react';
 
-import type { Overview } from '../api/types';
+import type { Overview, Trial } from '../api/types';
 import { originText, spanTitle } from '../model/dates';
 import { labelsOf } from '../model/labels';
 import { ended, frontOf, stateOf } from '../model/overview';
@@ -70,9 +70,7 @@ function Facts({ overview, now }: { overview: Overview; now: number }): React.JS
         <span className="dl-chip" data-state={stateOf(overview)}>
           {stateText(overview)}
         </span>{' '}
-        {begun && (
-          <span className="dl-item-epoch">{trialsText(overview) || epochText(begun.epoch, knownEpochs(config))}</span>
-        )}
+        {begun && <span className="dl-item-epoch">{progress(overview, begun)}</span>}
       </span>{' '}
       {begun && !ended(overview) && config.search === null && !config.epochs_unknown && (
         <span className="dl-item-bar" aria-hidden="true">
@@ -99,4 +97,11 @@ function Facts({ overview, now }: { overview: Overview; now: number }): React.JS
       )}
     </>
   );
+}
+
+/** Return the epoch, or the number of a search's trials once its state does not name it. */
+function progress(overview: Overview, { epoch }: Trial): string {
+  const { config } = overview.experiment;
+  const trials = ended(overview) ? trialsText(overview) : '';
+  return config.search === null ? epochText(epoch, knownEpochs(config)) : trials;
 }

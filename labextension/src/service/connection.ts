@@ -3,7 +3,7 @@
 import type { Curves, Message, Overview } from '../api/types';
 import { POINTS } from '../model/curves';
 import type { ExperimentCache } from '../model/experimentstate';
-import { frontOf, overviewIn, stateOf } from '../model/overview';
+import { frontOf, holdingState, overviewIn } from '../model/overview';
 import { ServiceError, StreamCut } from './source';
 import type { Listener, Source, Subscription } from './source';
 
@@ -246,7 +246,7 @@ export class Line {
     this._failures = 0;
     this._comesThrough();
     this._heard();
-    if (message.type === 'trial' || message.type === 'attempt') {
+    if (['experiment', 'trial', 'attempt'].includes(message.type)) {
       this._askBeside(SOON_MS);
     }
   }
@@ -353,11 +353,7 @@ export class Line {
 
   private _waits(): boolean {
     const overview = this._known.overview;
-    const state = overview && stateOf(overview);
-    // A trial too large for the machine is paused by the engine, with a reason.
-    return (
-      state === 'queued' || (state === 'paused' && !!overview?.trials.some(trial => trial.holds.includes('engine')))
-    );
+    return overview?.experiment.state === 'active' && holdingState(overview) === null;
   }
 
   private async _getOverview(): Promise<Overview> {

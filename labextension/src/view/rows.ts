@@ -1,9 +1,19 @@
 /** Hyperparameters and results of several experiments, side by side. */
 
-import type { Kind, Metric, Metrics, Num, Overview, Value } from '../api/types';
+import type { Kind, Metric, Metrics, Num, Overview, Trial, Value } from '../api/types';
 import { num } from '../model/curves';
-import { frontOf, stateOf } from '../model/overview';
-import { duration, elapsed, epochText, knownEpochs, lossFirst, number, paramsText, slotsText } from '../model/text';
+import { frontOf } from '../model/overview';
+import {
+  duration,
+  elapsed,
+  epochText,
+  knownEpochs,
+  lossFirst,
+  number,
+  paramsText,
+  slotsText,
+  stateWord
+} from '../model/text';
 
 export interface Row {
   readonly name: string;
@@ -108,7 +118,7 @@ function progress(overview: Overview | null, now: number): ParamTexts {
   }
   const { config } = overview.experiment;
   return {
-    state: stateOf(overview),
+    state: stateWord(overview),
     epoch: epochText(trial.epoch, knownEpochs(config)).replace('epoch ', ''),
     step: String(trial.step),
     time: duration(Math.max(0, elapsed(overview, now)))

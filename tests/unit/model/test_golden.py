@@ -133,14 +133,14 @@ def _of_records() -> Iterator[dict[str, Any]]:
 
 
 def _of_overviews() -> Iterator[dict[str, Any]]:
-    yield from said(
-        [state_of, front_of, ended, text.state_text, text.gang_text, text.guarantee_text, text.attempt_lines],
-        *zip(_pictures()),
-    )
+    standing = [state_of, text.state_word, text.standing_text, text.state_text]
+    told = [*standing, front_of, ended, text.gang_text, text.guarantee_text, text.attempt_lines]
+    yield from said(told, *zip(_pictures()))
     later = overview().model_copy(update={"experiment": experiment("completed", ended_at=4000.5)})
     moments = (overview(), 165.0), (overview(name=""), 99.0), (overview(name=UGLY), 1e6), (later, 9e9)
     yield from said([text.elapsed, text.head_text], *moments)
-    yield from said([text.search_text, text.trials_text], (overview(),), *zip(_searches()))
+    yield from said([*standing, text.search_text, text.trials_text], (overview(),), *zip(_searches()))
+    yield from said(text.trial_word, *((state, over) for state in TrialState for over in (False, True)))
     values = [0, 1, -7, 0.1, 1e-4, 3.14159, 1e6, 1234567, 2.5e20, True, None, "adam", "it's", [1, "x"]]
     yield from said(text.value_text, *zip(values))
     yield from said(text.elapsed, *((overview(attempts=each), 165.0) for each in _spans()))
@@ -164,6 +164,20 @@ def _searches() -> Iterator[Overview]:
         known = {"experiment": searches, "default_trials": search.default_trials}
         yield overview(*begun).model_copy(update=known)
         yield overview().model_copy(update={**known, "trials": ()})
+    search = Config(search=Search(method="asha", trials=64))
+    starting, pending = trial(TrialState.STARTING), attempt(state=AttemptState.PENDING)
+    waits = [Wait(reason="2nd in queue", place=2), Wait(reason="1 slot free, starting", place=1, starts=True)]
+    for state in ExperimentState:
+        known = {"experiment": experiment(state, config=search)}
+        for shown in (
+            (begun[0],),
+            begun,
+            (trial(TrialState.RELEASING), trial(TrialState.QUEUED, index=2)),
+            (starting,),
+        ):
+            for wait in (None, *waits):
+                yield overview(*shown, wait=wait).model_copy(update=known)
+        yield overview(starting, attempts=(pending,), wait=waits[0]).model_copy(update=known)
 
 
 def _spans() -> Iterator[tuple[Attempt, ...]]:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 import math
 
+import pytest
+
 from kernel_backend.model.reports import StoredReport
-from kernel_backend.model.states import TrialState
+from kernel_backend.model.search.records import Search
+from kernel_backend.model.states import AttemptState, ExperimentState, Hold, TrialState
 from kernel_backend.model.stream import Message
 from kernel_backend.model.trial import Best
 from kernel_backend.model.versions import read
@@ -95,7 +98,7 @@ def test_of_very_many_trials_the_best_are_kept_and_all_are_counted():
     assert many(50).trial_counts == {}
     seen = many(60)
     assert [each.index for each in seen.trials] == list(range(41, 61))
-    assert (seen.counts, seen.state, seen.front.index) == ({"paused": 60}, "paused", 60)
+    assert (seen.counts, seen.state, seen.front.index) == ({"paused": 60}, "queued", 60)
 
 
 def test_a_trial_that_was_not_looked_at_comes_back_as_one_that_rested():
@@ -127,3 +130,43 @@ def test_the_front_is_the_best_by_the_experiments_metric_or_else_the_first():
     upwards = experiment(number=1, config={"metric": {"name": "loss", "mode": "max"}})
     assert picture(*losses(0.5, None, 0.25)).model_copy(update={"experiment": upwards}).front.index == 1
     assert Overview(experiment=experiment(number=1), trials=()).front is None
+
+
+RUNNING, STARTING, QUEUED, PAUSED = TrialState.RUNNING, TrialState.STARTING, TrialState.QUEUED, TrialState.PAUSED
+BEHIND = Wait(reason="2nd in queue; 2 of 2 slots in use", place=2)
+SOON = Wait(reason="1 slot free, starting", place=1, starts=True)
+IN_SLURM = attempt(state=AttemptState.PENDING)
+
+
+def searching(*states: TrialState, **fields) -> Overview:
+    trials = tuple(trial(state, index=index) for index, state in enumerate(states, 1))
+    searches = experiment(number=1, config={"search": Search(method="asha", trials=24)})
+    return Overview(experiment=searches, trials=trials, seq=5, **fields)
+
+
+@pytest.mark.parametrize(
+    ("seen", "state"),
+    [
+        (searching(STARTING), "running"),
+        (searching(TrialState.RELEASING, PAUSED), "running"),
+        (searching(PAUSED, RUNNING, QUEUED, wait=BEHIND), "running"),
+        (searching(PAUSED, PAUSED), "running"),  # between two trials
+        (searching(PAUSED, wait=SOON), "running"),
+        (searching(QUEUED), "running"),  # why it waits, and whether, is not known yet
+        (searching(), "running"),
+        (searching(TrialState.COMPLETED), "running"),
+        (searching(wait=BEHIND), "queued"),
+        (searching(PAUSED, PAUSED, wait=BEHIND), "queued"),
+        (searching(STARTING, PAUSED, attempts=(IN_SLURM,)), "queued"),
+    ],
+)
+def test_a_search_runs_from_its_submission_on_unless_none_of_its_trials_gets_slots(seen, state):
+    assert seen.state == state
+
+
+def test_only_an_experiment_that_was_paused_shows_it():
+    held = picture(trial(PAUSED, holds={Hold.ENGINE}), wait=BEHIND)
+    assert held.state == "queued"
+    for shown in (held, searching(PAUSED), searching(RUNNING)):
+        paused = shown.experiment.model_copy(update={"state": ExperimentState.PAUSED})
+        assert shown.model_copy(update={"experiment": paused}).state == "paused"

@@ -101,6 +101,16 @@ def test_a_wait_names_both_numbers():
 # Shrinking
 
 
+def test_a_single_slot_is_on_its_way():
+    c = Cluster(*nodes(1, 2))
+    c.ask("ada", 1, larger=(2,))
+    c.decide()
+    c.at(600)
+    c.ask("bob", 1)
+    c.decide()
+    assert c.why(2).endswith("; 1 slot on its way")
+
+
 def test_it_shrinks_for_whoever_waits_and_keeps_its_least_for_itself():
     c = Cluster(*nodes(1, 4))
     c.ask("ada", 1, **UP_TO_4)

@@ -93,7 +93,7 @@ def test_what_failed_twice_without_progress_rests_and_holds_nobody_up():
     assert explain(cluster, paused).reason == (
         "tried again 4 s after the last attempt: it made no progress, nor did the one before"
     )
-    assert explain(cluster, ask(2, 1)) == Wait(reason="1 slot free, starting", place=1)
+    assert explain(cluster, ask(2, 1)) == Wait(reason="1 slot free, starting", place=1, starts=True)
     cluster.pass_to(104.0)
     assert started(cluster) == [1]
     # A clock that was set back makes nobody wait.
@@ -108,7 +108,7 @@ def test_what_keeps_an_ask_from_being_started_is_said_whoever_is_ahead():
 
 def test_an_ask_that_fits_is_about_to_start():
     cluster = ClusterState((node(slots=2),), (), (ask(1, 2),))
-    assert explain(cluster, ask(1, 2)) == Wait(reason="2 slots free, starting", place=1)
+    assert explain(cluster, ask(1, 2)) == Wait(reason="2 slots free, starting", place=1, starts=True)
 
 
 @given(

@@ -9,6 +9,7 @@ import pytest
 from kernel_backend.model.checkpoints import CheckpointDecision, GarbageReport
 from kernel_backend.model.experiment import Config, Experiment
 from kernel_backend.model.reports import StoredReport
+from kernel_backend.model.search.records import Search
 from kernel_backend.model.sizes import size
 from kernel_backend.model.states import ExperimentState, TrialState
 from kernel_backend.model.stream import Message
@@ -29,6 +30,7 @@ from kernel_backend.text import (
     number,
     params_text,
     progress_line,
+    search_text,
     state_text,
     table_row,
 )
@@ -142,6 +144,37 @@ def test_a_state_comes_with_its_reason():
     failed = overview(trial(TrialState.FAILED, failure=user_error()), experiment=experiment(ExperimentState.FAILED))
     assert state_text(failed) == "failed: ValueError"
     assert state_text(overview()) == "running"
+
+
+def searching(*states: TrialState, ends: ExperimentState = ExperimentState.ACTIVE, **fields) -> Overview:
+    trials = [trial(state, experiment=12, index=index) for index, state in enumerate(states, 1)]
+    searches = experiment(ends, config=Config(slots=2, search=Search(method="asha", trials=24)))
+    return overview(*trials, experiment=searches, **fields)
+
+
+def test_the_state_of_a_search_comes_with_its_trials():
+    waits = Wait(reason="next in queue; 2 slots requested, 0 of 2 free", place=1)
+    assert state_text(searching(TrialState.RUNNING, TrialState.PAUSED)) == "running \N{MIDDLE DOT} 2 of 24"
+    assert state_text(searching(TrialState.PAUSED, wait=waits)) == (
+        "waiting for slots \N{MIDDLE DOT} 1 of 24: next in queue; 2 slots requested, 0 of 2 free"
+    )
+    paused = searching(TrialState.RELEASING, ends=ExperimentState.PAUSED, wait=waits)
+    assert state_text(paused) == "paused \N{MIDDLE DOT} 1 of 24"
+    unlimited = experiment(config=Config(search=Search(method="asha", budget=60.0)))
+    assert state_text(overview(experiment=unlimited)) == "running \N{MIDDLE DOT} 1 trial"
+    assert table_row(searching(TrialState.RUNNING), now=165.0)[2:4] == ("running \N{MIDDLE DOT} 1 of 24", "")
+
+
+def test_trials_that_a_search_paused_have_stopped_early_once_it_has_ended():
+    states = (TrialState.PAUSED, TrialState.COMPLETED, TrialState.PAUSED)
+    assert search_text(searching(*states)) == "3 of 24 trials: 2 paused, 1 completed"
+    ended = searching(*states, ends=ExperimentState.COMPLETED)
+    assert search_text(ended) == "3 of 24 trials: 2 stopped early, 1 completed"
+    assert table_row(ended, now=165.0)[2:4] == ("completed", "3 of 24 trials")
+
+
+def test_a_gang_that_is_released_saves_a_checkpoint():
+    assert state_text(overview(trial(TrialState.RELEASING, experiment=12))) == "saving a checkpoint"
 
 
 def test_a_failure_shows_the_users_own_lines():

@@ -2,7 +2,7 @@
 
 import type { Metric, SearchStatus, TrialRow } from '../../api/types';
 import { num } from '../../model/curves';
-import { duration, number, valueText } from '../../model/text';
+import { duration, number, trialWord, valueText } from '../../model/text';
 
 export interface Column {
   readonly name: string; // sort key
@@ -22,7 +22,7 @@ export function columnsOf(status: SearchStatus): Column[] {
   }));
   return [
     { name: 'trial', head: 'trial', numeric: false, cell: row => `${own}.${row.trial}` },
-    { name: 'state', head: 'state', numeric: false, cell: row => stateText(row, unit) },
+    { name: 'state', head: 'state', numeric: false, cell: row => stateText(row, status) },
     { name: 'unit', head: unit, numeric: true, cell: row => `${row.unit}/${units}` },
     {
       name: 'best',
@@ -48,14 +48,15 @@ export function directionOf(name: string, sort: string, metric: Metric): 'ascend
   return sort.startsWith('-') === falls ? 'ascending' : 'descending';
 }
 
-function stateText(row: TrialRow, unit: string): string {
+function stateText(row: TrialRow, { over, unit }: SearchStatus): string {
+  const word = trialWord(row.state, over);
   if (row.failure !== null) {
-    return `${row.state}: ${row.failure}`;
+    return `${word}: ${row.failure}`;
   }
   if (!row.diverged && (row.value === null || Number.isFinite(num(row.value)))) {
-    return row.state;
+    return word;
   }
-  return `${row.state}, diverged` + (row.best_unit === null ? '' : ` after ${unit} ${row.best_unit}`);
+  return `${word}, diverged` + (row.best_unit === null ? '' : ` after ${unit} ${row.best_unit}`);
 }
 
 /**

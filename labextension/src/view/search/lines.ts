@@ -1,7 +1,7 @@
 /** Values over time: the best so far, and the learning curves of many trials. */
 
 import type { SearchCurves, SearchStatus } from '../../api/types';
-import { number } from '../../model/text';
+import { number, trialWord } from '../../model/text';
 import { SECONDS, secondsText } from '../ticks';
 import { plane } from './plane';
 import { linear, metricScale, type Scale } from './scale';
@@ -42,7 +42,7 @@ export function incumbent(status: SearchStatus, over: Over, width: number, heigh
 /** Draw the learning curves of many trials: inactive ones are pale, and the best are on top. */
 export function manyCurves(
   curves: SearchCurves,
-  number_: number,
+  status: Pick<SearchStatus, 'number' | 'over'>,
   chosen: number | null,
   width: number,
   height: number
@@ -67,7 +67,7 @@ export function manyCurves(
         class: `dl-curve ${index < FRONT ? 'dl-front' : ''} ${look}`,
         'data-trial': line.trial
       },
-      title: `${number_}.${line.trial}  ${line.state}`
+      title: `${status.number}.${line.trial}  ${trialWord(line.state, status.over)}`
     };
   });
   const front = lines.filter((_, index) => curves.lines[index]?.trial === chosen);

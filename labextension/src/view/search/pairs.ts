@@ -32,7 +32,7 @@ export function scatter(
       style: `fill:${shade(rank.get(row.trial) ?? null)}`,
       'data-trial': row.trial
     };
-    return [{ tag: 'circle', props, title: rowText(status.number, row, status.metric) }];
+    return [{ tag: 'circle', props, title: rowText(status, row) }];
   });
   return [...axes, ...dots];
 }

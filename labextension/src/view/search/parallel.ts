@@ -86,7 +86,7 @@ export function parallel(
         style: `stroke:${stroke}`,
         'data-trial': row.trial
       },
-      title: rowText(status.number, row, status.metric)
+      title: rowText(status, row)
     };
   });
   return [...lines, ...axes.flatMap((axis, index) => drawn(axis, index, place, brushes.get(axis.name)))];

@@ -1,9 +1,9 @@
 /** Position of values of any kind on an axis, from 0 to 1. */
 
-import type { Metric, Num, Parameter, Range, Space, TrialRow, Value } from '../../api/types';
+import type { Metric, Num, Parameter, Range, SearchStatus, Space, TrialRow, Value } from '../../api/types';
 import { bestRows } from '../../model/best';
 import { num } from '../../model/curves';
-import { number, valueText } from '../../model/text';
+import { number, trialWord, valueText } from '../../model/text';
 import { logTicks, logTickText, tickText } from '../ticks';
 
 export interface Tick {
@@ -133,10 +133,11 @@ export function shade(rank: number | null): string {
 }
 
 /** Format a trial's tooltip: `12.7  error 0.034  lr=0.003 width=64`. */
-export function rowText(number_: number, row: TrialRow, metric: Metric): string {
-  const value = row.best === null ? (row.failure ?? row.state) : `${metric.name} ${number(row.best)}`;
+export function rowText(status: SearchStatus, row: TrialRow): string {
+  const { metric, over } = status;
+  const value = row.best === null ? (row.failure ?? trialWord(row.state, over)) : `${metric.name} ${number(row.best)}`;
   const params = Object.entries(row.params).map(([name, held]) => `${name}=${valueText(held)}`);
-  return [`${number_}.${row.trial}`, value, params.join(' ')].join('  ');
+  return [`${status.number}.${row.trial}`, value, params.join(' ')].join('  ');
 }
 
 function clamped(value: Value | undefined, share: (amount: number) => number): number | null {

@@ -26,7 +26,7 @@ export class CurvesTab {
           ? `${lines} of ${curves.of} trials: the best, and some of the others`
           : '';
     this._chart.update(
-      (width, height) => (curves ? manyCurves(curves, status.number, trial, width, height) : []),
+      (width, height) => (curves ? manyCurves(curves, status, trial, width, height) : []),
       `${status.metric.name} of ${lines} trials over their ${status.unit}s`,
       note
     );
