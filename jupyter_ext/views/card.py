@@ -25,8 +25,10 @@ from kernel_backend.text import (
     params_text,
     progress_line,
     reference,
+    result_text,
     search_text,
     state_text,
+    without_values,
 )
 from kernel_backend.text.labels import label_lines
 
@@ -88,7 +90,8 @@ def plain(overview: Overview, now: float, captured: Sequence[str] = ()) -> str:
     ]
     for trial in _told(overview):
         if trial.step:
-            lines.append(progress_line(trial, overview.experiment.config))
+            shown = without_values(trial) if overview.experiment.config.search else trial
+            lines.append(progress_line(shown, overview.experiment.config))
         if trial.failure and trial.state == "failed":
             lines.append(failure_text(trial.failure))
     lines += [f"note: {text}" for text in overview.warnings]
@@ -129,11 +132,12 @@ def _told(overview: Overview) -> Sequence[Trial]:
 
 
 def _facts(overview: Overview) -> list[str]:
-    """Return lines about an experiment: progress of a search, reproducibility guarantee, and events of attempts.
+    """Return lines about an experiment: its result, reproducibility guarantee, and events of attempts.
 
     Events are shown only for a single trial.
     """
-    said = [search_text(overview), guarantee_text(overview)]
+    reached = search_text(overview) if overview.experiment.config.search else result_text(overview)
+    said = [reached, guarantee_text(overview)]
     befell = [] if overview.experiment.config.search else attempt_lines(overview)
     return [line for line in (*said, *befell) if line]
 
@@ -167,10 +171,10 @@ def _progress(trial: Trial, overview: Overview) -> str:
     config = overview.experiment.config
     kind, newest = trial.newest
     rows = [(name, number(value)) for name, value in newest.items()]
-    table = rows_html((kind, ""), rows) if rows else ""
+    table = rows_html((f"newest {kind}", ""), rows) if rows else ""
     if config.as_it_is:
         return table
-    line = progress_line(trial.model_copy(update={"metrics": {}, "training": {}}), config)
+    line = progress_line(without_values(trial), config)
     bar = "" if config.known_epochs is None else _bar(trial, config.known_epochs)
     return f"{bar}{_dim(line.removeprefix(reference(trial)).strip())}{table}"
 

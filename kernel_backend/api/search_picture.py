@@ -17,7 +17,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocat
 from kernel_backend.api.picture import DARK, DPI, INCHES, LIGHT, Palette, dress, line, title
 from kernel_backend.model.views.overview import Overview
 from kernel_backend.model.views.search_status import BracketStatus, SearchStatus
-from kernel_backend.text import counted, duration, trials_text
+from kernel_backend.text import counted, duration, number, trials_text
 
 _WIDE = 10.0  # ratio of largest to smallest value beyond which the axis is logarithmic
 _SPREAD = 0.3  # fraction of a rung's width
@@ -46,7 +46,7 @@ def draw_search(overview: Overview, status: SearchStatus, dark: bool = False) ->
 
 def _incumbent(axes: Axes, status: SearchStatus, palette: Palette) -> None:
     steps, metric, best = status.incumbent, status.metric.name, status.best
-    last = f"{best.best:.4g} ({status.number}.{best.trial})" if best else "no result yet"
+    last = f"{number(best.best)} ({status.number}.{best.trial})" if best else "no result yet"
     line(axes, [(f"best {metric} so far", palette.ink, "bold"), (last, palette.training, "normal")], (0.0, 1.13), 8.5)
     values = [step.value for step in steps]
     dress(axes, values, palette)

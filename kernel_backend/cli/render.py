@@ -36,7 +36,9 @@ from kernel_backend.text import (
     head_text,
     params_text,
     progress_line,
+    result_text,
     search_text,
+    without_values,
 )
 from kernel_backend.text.compare import diff_lines
 from kernel_backend.text.labels import label_lines
@@ -170,11 +172,12 @@ def _card(overview: Overview, given: str, failures: bool) -> list[str]:
     again = f"#{origin} again: daylight diff {origin} {experiment.number} compares them" if origin else ""
     searched = experiment.config.search is not None
     befell = [] if searched else attempt_lines(overview)
-    said = [line for line in (search_text(overview), again, guarantee_text(overview), given, *befell) if line]
+    reached = search_text(overview) if searched else result_text(overview)
+    said = [line for line in (reached, again, guarantee_text(overview), given, *befell) if line]
     said = [*label_lines(experiment), *said]
     lines = [head_text(overview, time.time()), *(f"  {line}" for line in said)]
     best = [overview.front] if overview.front else []
-    for trial in best if searched else overview.trials:
+    for trial in map(without_values, best) if searched else overview.trials:
         lines += [f"  {params_text(trial.params)}".rstrip(), f"  {progress_line(trial, experiment.config)}"]
         if trial.failure and failures and trial.state == "failed":
             lines += [f"  {line}" for line in failure_text(trial.failure).splitlines()]

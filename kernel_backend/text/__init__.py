@@ -14,6 +14,10 @@ from kernel_backend.model.stream import Message
 from kernel_backend.model.trial import HANG, Attempt, Failure, Trial, checkpoint_step
 from kernel_backend.model.versions import read
 from kernel_backend.model.views.overview import Overview, Wait
+from kernel_backend.model.views.result import metrics_text as metrics_text
+from kernel_backend.model.views.result import newest_text as newest_text
+from kernel_backend.model.views.result import number as number
+from kernel_backend.model.views.result import result_text as result_text
 from kernel_backend.text.dates import started_text
 
 FEW_NODES = 4  # whose names are shown
@@ -34,29 +38,9 @@ def duration(seconds: float) -> str:
     return f"{whole // 86400} d {whole % 86400 // 3600:02d} h"
 
 
-def number(value: float) -> str:
-    """Format a number with four significant digits: `0.412`, `12.5`, `1.2e-05`, `nan`."""
-    if not math.isfinite(value):
-        return str(value)
-    return str(int(value)) if float(value).is_integer() and abs(value) < 1e6 else f"{value:.4g}"
-
-
 def counted(count: int, word: str) -> str:
     """Format a number with its noun: `1 slot`, `2 slots`."""
     return f"{count} {word}{'' if count == 1 else 's'}"
-
-
-def metrics_text(metrics: Mapping[str, float]) -> str:
-    """Format metrics, the loss first: `loss 0.412  accuracy 0.912`."""
-    ordered = sorted(metrics.items(), key=lambda item: item[0] != "loss")
-    return "  ".join(f"{name} {number(value)}" for name, value in ordered)
-
-
-def newest_text(trial: Trial) -> str:
-    """Format a trial's newest validation metrics; before the first validation, its newest `training loss 0.412`."""
-    kind, metrics = trial.newest
-    text = metrics_text(metrics)
-    return f"training {text}" if text and kind == "training" else text
 
 
 def params_text(params: Mapping[str, Value]) -> str:
@@ -76,8 +60,8 @@ def value_text(value: Value) -> str:
 def search_text(overview: Overview) -> str:
     """Format the progress of a search; "" for an experiment that is no search.
 
-    Example: `12 of 64 trials: 3 running, 9 paused; best error 0.034 (12.7: lr=0.003 width=64)`. Only searched
-    hyperparameters are shown, in short form.
+    Example: `12 of 64 trials: 3 running, 9 paused; error 0.034 best, trial 12.7, epoch 9: lr=0.003 width=64`. Only
+    searched hyperparameters are shown, in short form.
     """
     search = overview.experiment.config.search
     if search is None:
@@ -87,11 +71,11 @@ def search_text(overview: Overview) -> str:
         f"{counts[state]} {trial_word(state, overview.ended)}" for state in TrialState if state in counts
     )
     said = f"{trials_text(overview)}{f': {states}' if states else ' yet'}"
-    metric, front = overview.experiment.config.metric.name, overview.front
+    front = overview.front
     if front is None or front.best is None:
         return said
     params = _searched_text(front.params, overview.experiment.space)
-    return f"{said}; best {metric} {number(front.best.value)} ({front.id}{f': {params}' if params else ''})"
+    return f"{said}; {result_text(overview)}{f': {params}' if params else ''}"
 
 
 def trials_text(overview: Overview) -> str:
@@ -144,6 +128,11 @@ def progress_line(trial: Trial, config: Config, report: StoredReport | None = No
     taken = taken if config.as_it_is else [epoch_text(epoch, config.known_epochs), f"step {step}"]
     parts = [reference(trial), *taken, values]
     return "  ".join(part for part in parts if part)
+
+
+def without_values(trial: Trial) -> Trial:
+    """Return a trial of which `progress_line` says no values, since its result stands beside it."""
+    return trial.model_copy(update={"metrics": {}, "training": {}})
 
 
 def failure_text(failure: Failure) -> str:
@@ -295,14 +284,14 @@ def table_row(overview: Overview, now: float, owner: bool = False) -> tuple[str,
         experiment.name,
         state_text(overview),
         (trials_text(overview) if overview.ended else "") if experiment.config.search else epoch,
-        newest_text(trial) if trial else "",
+        result_text(overview),
         started_text(overview, now),
         _slots_text(overview),
         duration(elapsed(overview, now)),
     )
 
 
-TABLE_HEAD = ("id", "name", "state", "epoch", "metrics", "started", "slots", "elapsed")
+TABLE_HEAD = ("id", "name", "state", "epoch", "result", "started", "slots", "elapsed")
 OWNED_HEAD = ("id", "owner", "group", *TABLE_HEAD[1:])
 
 

@@ -13,12 +13,10 @@ import {
   placeAfter,
   queryFor
 } from '../src/panel/list';
-import { toldBy } from '../src/panel/itemtext';
 import { groupByIn } from '../src/panel/groupby';
 import type { GroupBy } from '../src/panel/groupby';
 import { groupParams, groupsOf } from '../src/panel/groups';
 import { DEFAULTS, settingsIn } from '../src/panel/settings';
-import { newestText } from '../src/model/text';
 import { done, experiment, overview, queued, trial } from './fakes';
 
 const quiet = { failed: false, moved: false, active: false };
@@ -96,23 +94,6 @@ test('arrow keys lead from one to the next and stay in the list', () => {
   expect(places).toEqual([2, 0, 0, 3]);
   expect([placeAfter('ArrowUp', 0, 4), placeAfter('ArrowDown', 3, 4)]).toEqual([0, 3]);
   expect(placeAfter('Enter', 1, 4)).toBeNull();
-});
-
-test('metrics are told apart, the loss first, and so is one that is no number any more', () => {
-  expect(toldBy(trial({ metrics: { f1: 0.5, loss: 'NaN', error: '-Infinity' } }))).toEqual([
-    { name: 'loss', text: 'loss nan', broken: true },
-    { name: 'f1', text: 'f1 0.5', broken: false },
-    { name: 'error', text: 'error -inf', broken: true }
-  ]);
-});
-
-test.each([
-  ['validation', trial({ metrics: { f1: 0.5, loss: 2 }, training: { loss: 3 } })],
-  ['training alone', trial({ training: { f1: 0.5, loss: 2 } })],
-  ['nothing', trial()]
-])('the parts of what %s has told are the whole', (_, told) => {
-  const parts = toldBy(told).map(each => each.text);
-  expect(parts.join('  ')).toBe(newestText(told));
 });
 
 test('numbers are found as people write them, each once', () => {

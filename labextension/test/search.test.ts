@@ -277,7 +277,7 @@ describe('the ladder', () => {
 
   test('is told in words', () => {
     expect(ladderText(BRACKET, 'epoch', { name: 'error', mode: 'min' })).toBe(
-      'epoch 1: 4 results, 1 went on, best error 0.1; epoch 4: 1 results, 0 went on, best error 0.05'
+      'epoch 1: 4 results, 1 went on, best error 0.1; epoch 4: 1 result, 0 went on, best error 0.05'
     );
   });
 });

@@ -77,7 +77,7 @@ def test_a_receiver_is_told_of_the_end_of_an_experiment_with_its_best_result_or_
     told = message.json
     assert (told["version"], told["type"]) == (1, "experiment.completed")
     assert told["id"] == message.headers["Webhook-Id"]
-    assert told["text"] == "#1 digits completed: loss 0.25 (trial 1.1)"
+    assert told["text"] == "#1 digits completed: loss 0.25 best, epoch 1"
     data = told["data"]
     assert (data["number"], data["name"], data["state"], data["trials"]) == (1, "digits", "completed", {"completed": 1})
     assert data["best"]["value"] == client.experiment(1).trials[0].best.value == 0.25

@@ -145,7 +145,9 @@ def test_a_search_is_seen_from_its_first_trial_to_its_table(searching: Lab, worl
     search = view.root.get_by_role("region", name="Search")
     expect(search).to_contain_text(re.compile(r"\d of 8 trials"), timeout=LATE)
     view.until_state("completed")
-    expect(search).to_contain_text(re.compile(r"8 of 8 trials: .*best error 0?\.\d+ \(\d+\.\d+: lr="), timeout=LATE)
+    expect(search).to_contain_text(
+        re.compile(r"8 of 8 trials: .*error 0?\.\d+ best, trial \d+\.\d+, epoch \d: lr="), timeout=LATE
+    )
 
     rungs = search.get_by_role("figure", name="Rungs")
     expect(rungs.locator("circle").first).to_be_visible(timeout=LATE)

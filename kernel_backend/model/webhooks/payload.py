@@ -11,6 +11,7 @@ from kernel_backend.model.experiment import Experiment, Metric
 from kernel_backend.model.record import Record, Value
 from kernel_backend.model.states import TrialState
 from kernel_backend.model.views.overview import Overview
+from kernel_backend.model.views.result import result_text
 from kernel_backend.model.webhooks.records import Notice
 
 VERSION = 1
@@ -83,13 +84,10 @@ def confirmation(id: str, at: float, url: str, link: str) -> Payload:
 
 def sentence(event: str, overview: Overview) -> str:
     """Describe an event of an experiment, such as `failed`, in one sentence with the best result or the error."""
-    data, name = _data(overview), overview.experiment.name
-    about = f"#{data.number}{f' {name}' if name else ''} {event}"
-    if event == "failed" and data.error:
-        return f"{about}: {data.error.splitlines()[0]}"
-    if data.best is None:
-        return about
-    return f"{about}: {data.metric.name} {data.best.value:.6g} (trial {data.best.trial})"
+    experiment, error = overview.experiment, _data(overview).error
+    about = f"#{experiment.number}{f' {experiment.name}' if experiment.name else ''} {event}"
+    what = error.splitlines()[0] if event == "failed" and error else result_text(overview)
+    return f"{about}: {what}" if what else about
 
 
 def _text(notice: Notice, overview: Overview | None) -> str:

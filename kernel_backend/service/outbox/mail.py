@@ -92,7 +92,7 @@ def _lines(message: Payload) -> list[str]:
     trials = ", ".join(f"{count} {state}" for state, count in data.trials.items())
     found = {"note": data.note, "tags": ", ".join(data.tags), "ended": data.ended_at, "trials": trials}
     if data.best is not None:
-        found["best"] = f"{data.metric.name} {data.best.value:.6g} of trial {data.best.trial} at step {data.best.step}"
+        found["best"] = f"trial {data.best.trial} at step {data.best.step}"
         found["hyperparameters"] = ", ".join(f"{name}={value}" for name, value in data.best.params.items())
     found["error"] = data.error
     about = [f"{name}: {value}" for name, value in found.items() if value]

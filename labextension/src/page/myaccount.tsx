@@ -10,7 +10,7 @@ import {
   elapsed,
   epochText,
   knownEpochs,
-  newestText,
+  resultText,
   size,
   slotsText,
   standingText,
@@ -140,7 +140,9 @@ function progress(overview: Overview): string {
   const trial = frontOf(overview);
   const { config } = overview.experiment;
   if (config.search) {
-    return ended(overview) ? trialsText(overview) : '\u2013'; // its state says it
+    return [ended(overview) ? trialsText(overview) : '', resultText(overview)].join('  ').trim() || '\u2013';
   }
-  return trial && trial.step > 0 ? `${epochText(trial.epoch, knownEpochs(config))}  ${newestText(trial)}`.trim() : '–';
+  return trial && trial.step > 0
+    ? `${epochText(trial.epoch, knownEpochs(config))}  ${resultText(overview)}`.trim()
+    : '–';
 }

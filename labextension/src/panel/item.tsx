@@ -3,6 +3,7 @@
 import * as React from 'react';
 
 import type { Overview, Trial } from '../api/types';
+import { num } from '../model/curves';
 import { originText, spanTitle } from '../model/dates';
 import { labelsOf } from '../model/labels';
 import { ended, frontOf, stateOf } from '../model/overview';
@@ -11,12 +12,12 @@ import {
   elapsed,
   epochText,
   knownEpochs,
-  newestText,
+  newestOf,
+  resultText,
   runsAsItIs,
   stateText,
   trialsText
 } from '../model/text';
-import { toldBy } from './itemtext';
 
 interface Props {
   overview: Overview;
@@ -52,8 +53,8 @@ function Facts({ overview, now }: { overview: Overview; now: number }): React.JS
   const { number, name, notebook, config } = overview.experiment;
   const trial = frontOf(overview);
   const begun = trial && trial.step > 0 && !runsAsItIs(config) ? trial : null; // code run unchanged has no epochs
-  const newest = trial ? newestText(trial) : '';
-  const told = trial ? toldBy(trial) : [];
+  const result = resultText(overview);
+  const broken = trial && Object.values(newestOf(trial)[1]).some(value => !Number.isFinite(num(value)));
   const { tags, note } = labelsOf(overview.experiment);
   return (
     <>
@@ -86,13 +87,9 @@ function Facts({ overview, now }: { overview: Overview; now: number }): React.JS
           ))}
         </span>
       )}{' '}
-      {newest && (
-        <span className="dl-item-metrics" title={newest}>
-          {told.map(({ name, text, broken }, index) => (
-            <span key={name} className={broken ? 'dl-item-broken' : ''}>
-              {(index ? '  ' : '') + text}
-            </span>
-          ))}
+      {result && (
+        <span className={`dl-item-metrics ${broken ? 'dl-item-broken' : ''}`} title={result}>
+          {result}
         </span>
       )}
     </>

@@ -1,9 +1,9 @@
 /** Progress of a training as a bar and as text. */
 
-import type { Trial } from '../api/types';
+import type { Overview, Trial } from '../api/types';
 import { secondsLeft } from '../model/estimate';
 import { frontOf } from '../model/overview';
-import { knownEpochs, progressText, runsAsItIs } from '../model/text';
+import { knownEpochs, progressText, resultText, runsAsItIs } from '../model/text';
 import type { Look } from '../service/watch';
 import { h, setAttribute, setText, show } from './dom';
 
@@ -15,23 +15,31 @@ export class Progress {
     this._done
   );
   private readonly _text = h('div', { class: 'dl-progress-text' });
-  readonly root = h('div', { class: 'dl-progress' }, this._bar, this._text);
+  private readonly _result = h('div', { class: 'dl-result' });
+  readonly root = h('div', { class: 'dl-progress' }, this._bar, this._text, this._result);
 
   update(look: Look): void {
-    const trial = look.overview ? frontOf(look.overview) : undefined;
-    const config = look.overview?.experiment.config;
-    // A search shows its own progress, and the length of code that is run unchanged is unknown.
-    const single = config !== undefined && config.search === null && !runsAsItIs(config);
-    show(this.root, trial !== undefined && single);
-    if (look.overview && trial && single) {
-      const left = look.connection === 'live' ? secondsLeft(look.overview, look.curves, Date.now() / 1000) : null;
-      setText(this._text, progressText(trial, config, left));
-      const share = shareDone(trial, knownEpochs(config));
-      show(this._bar, share !== null);
-      if (share !== null) {
-        setAttribute(this._bar, 'aria-valuenow', (share * 100).toFixed(0));
-        this._done.style.width = `${(share * 100).toFixed(2)}%`;
-      }
+    const { overview } = look;
+    const trial = overview ? frontOf(overview) : undefined;
+    // A search shows its own progress.
+    const shown = overview !== null && trial !== undefined && overview.experiment.config.search === null;
+    show(this.root, shown);
+    if (shown) {
+      this._write(look, overview, trial);
+    }
+  }
+
+  private _write(look: Look, overview: Overview, trial: Trial): void {
+    const { config } = overview.experiment;
+    const measured = !runsAsItIs(config); // the length of code that is run unchanged is unknown
+    const left = look.connection === 'live' ? secondsLeft(overview, look.curves, Date.now() / 1000) : null;
+    const share = measured ? shareDone(trial, knownEpochs(config)) : null;
+    setText(this._text, measured ? progressText(trial, config, left) : '');
+    setText(this._result, resultText(overview));
+    show(this._bar, share !== null);
+    if (share !== null) {
+      setAttribute(this._bar, 'aria-valuenow', (share * 100).toFixed(0));
+      this._done.style.width = `${(share * 100).toFixed(2)}%`;
     }
   }
 }

@@ -75,9 +75,10 @@ function trained(overview: Overview | null): ParamTexts {
   };
 }
 
-/** Return rows of validation metrics, and of training metrics if an experiment has no others. */
+/** Return rows of the best value, of newest validation metrics, and of training metrics if an experiment has no others. */
 function metricRows(overviews: readonly (Overview | null)[]): Row[] {
   const trials = overviews.map(each => (each ? frontOf(each) : undefined));
+  const best = overviews.map((each, place) => bestOf(each, trials[place]));
   const validation = trials.map(trial => named('validation', trial?.metrics));
   const training = trials.map(trial => named('training', trial?.training));
   const unvalidated = trials.some(trial => trial && isEmpty(trial.metrics) && !isEmpty(trial.training));
@@ -86,7 +87,7 @@ function metricRows(overviews: readonly (Overview | null)[]): Row[] {
     const values = trials.map(trial => trial?.metrics[metric] ?? null);
     return { ...row, best: betterOf(values, modeOf(metric, overviews)) };
   });
-  return [...marked, ...(unvalidated ? union(training) : [])];
+  return [...union(best), ...marked, ...(unvalidated ? union(training) : [])];
 }
 
 /** Return which values of a metric are better, if that is known: of the experiments' own, and of a loss. */
@@ -101,6 +102,12 @@ function betterOf(values: readonly (Num | null)[], mode: Metric['mode'] | undefi
   const best = mode === 'max' ? Math.max(...known) : Math.min(...known);
   const places = values.flatMap((value, index) => (value !== null && num(value) === best ? [index] : []));
   return mode !== undefined && known.length > 1 && places.length === 1 ? places[0] : undefined;
+}
+
+function bestOf(overview: Overview | null, trial: Trial | undefined): ParamTexts {
+  return overview && trial?.best
+    ? { [`best ${overview.experiment.config.metric.name}`]: number(trial.best.value) }
+    : {};
 }
 
 function named(kind: Kind, metrics: Metrics = {}): ParamTexts {

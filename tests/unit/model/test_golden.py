@@ -134,12 +134,12 @@ def _of_records() -> Iterator[dict[str, Any]]:
 
 def _of_overviews() -> Iterator[dict[str, Any]]:
     standing = [state_of, text.state_word, text.standing_text, text.state_text]
-    told = [*standing, front_of, ended, text.gang_text, text.guarantee_text, text.attempt_lines]
+    told = [*standing, text.result_text, front_of, ended, text.gang_text, text.guarantee_text, text.attempt_lines]
     yield from said(told, *zip(_pictures()))
     later = overview().model_copy(update={"experiment": experiment("completed", ended_at=4000.5)})
     moments = (overview(), 165.0), (overview(name=""), 99.0), (overview(name=UGLY), 1e6), (later, 9e9)
     yield from said([text.elapsed, text.head_text], *moments)
-    yield from said([*standing, text.search_text, text.trials_text], (overview(),), *zip(_searches()))
+    yield from said([*standing, text.search_text, text.trials_text, text.result_text], (overview(),), *zip(_searches()))
     yield from said(text.trial_word, *((state, over) for state in TrialState for over in (False, True)))
     values = [0, 1, -7, 0.1, 1e-4, 3.14159, 1e6, 1234567, 2.5e20, True, None, "adam", "it's", [1, "x"]]
     yield from said(text.value_text, *zip(values))
@@ -222,6 +222,10 @@ def _pictures() -> Iterator[Overview]:
     yield overview(trial(), *valued).model_copy(update={"experiment": upwards})
     yield overview(trial(TrialState.PAUSED), trial_counts={TrialState.PAUSED: 70, TrialState.QUEUED: 1})
     waiting = attempt(state=AttemptState.PENDING)
+    program = experiment(config=Config(form="command", metric=Metric(name="acc", mode="max")))
+    for at in ((0.5, 0), (0.5, 7)):
+        reached = trial(step=9, metrics={"acc": 0.25}, best=Best(value=at[0], step=at[1], epoch=0.0))
+        yield overview(reached).model_copy(update={"experiment": program})
     pending = Wait(reason="gpu: 1st of ours; Slurm: Resources", place=1)
     yield overview(trial(TrialState.STARTING), attempts=(waiting,), wait=pending)
     yield overview(trial(TrialState.STARTING), attempts=(attempt(outcome=Outcome.LOST), attempt(2)), wait=pending)
@@ -439,6 +443,7 @@ def test_every_function_of_a_view_has_its_cases():
     asked = {name for case in text_cases() for name in case["said"]}
     # Lists, plain logs and answers to commands: only Python prints these.
     untold = {"table_row", "message_line", "new_notes", "hang_text", "already_text", "counted", "same_text"}
+    untold |= {"without_values"}
     assert {name for name in vars(text) if _is_public(name)} - untold <= asked
 
 

@@ -6,15 +6,17 @@ import math
 
 import pytest
 
+from jupyter_ext.views.card import html, plain
 from kernel_backend.model.checkpoints import CheckpointDecision, GarbageReport
-from kernel_backend.model.experiment import Config, Experiment
+from kernel_backend.model.experiment import Config, Experiment, Metric
 from kernel_backend.model.reports import StoredReport
 from kernel_backend.model.search.records import Search
 from kernel_backend.model.sizes import size
 from kernel_backend.model.states import ExperimentState, TrialState
 from kernel_backend.model.stream import Message
-from kernel_backend.model.trial import Failure
+from kernel_backend.model.trial import Best, Failure
 from kernel_backend.model.views.overview import CheckpointInfo, Overview, Wait
+from kernel_backend.model.webhooks.payload import sentence
 from kernel_backend.text import (
     OWNED_HEAD,
     TABLE_HEAD,
@@ -30,6 +32,7 @@ from kernel_backend.text import (
     number,
     params_text,
     progress_line,
+    result_text,
     search_text,
     state_text,
     table_row,
@@ -171,6 +174,45 @@ def test_trials_that_a_search_paused_have_stopped_early_once_it_has_ended():
     ended = searching(*states, ends=ExperimentState.COMPLETED)
     assert search_text(ended) == "3 of 24 trials: 2 stopped early, 1 completed"
     assert table_row(ended, now=165.0)[2:4] == ("completed", "3 of 24 trials")
+
+
+TRAINED = {
+    "experiment": 12,
+    "step": 400,
+    "epoch": 8.0,
+    "metrics": {"loss": 0.21, "accuracy": 0.94607},
+    "best": Best(value=0.969712, step=300, epoch=6.0),
+}
+ACCURACY = Metric(name="accuracy", mode="max")
+
+
+def trained(ends: ExperimentState = ExperimentState.ACTIVE, search: Search | None = None, **fields) -> Overview:
+    config = Config(epochs=8, metric=ACCURACY, search=search, **fields)
+    return overview(trial(**TRAINED), experiment=experiment(ends, config=config))
+
+
+def test_an_experiment_has_one_number_the_best_with_its_place_and_the_newest_beside_it():
+    best = "accuracy 0.9697 best, epoch 6"
+    assert result_text(trained()) == f"{best} \N{MIDDLE DOT} now 0.9461"
+    assert result_text(trained(ExperimentState.COMPLETED)) == f"{best} \N{MIDDLE DOT} last 0.9461"
+    assert result_text(trained(search=Search(method="asha"))) == "accuracy 0.9697 best, trial 12.1, epoch 6"
+    assert result_text(trained(steps=400)).startswith("accuracy 0.9697 best, step 300 ")
+    newest = trial(**TRAINED | {"metrics": {"accuracy": 0.969712}})
+    assert result_text(overview(newest, experiment=trained().experiment)) == best
+
+
+def test_before_the_first_validation_its_number_is_what_it_trains_with():
+    assert result_text(overview()) == ""
+    assert result_text(overview(trial(experiment=12, training={"loss": 0.5}))) == "training loss 0.5"
+
+
+@pytest.mark.parametrize("search", [None, Search(method="asha", trials=1)], ids=["single", "search"])
+def test_list_card_and_notice_say_the_same_number(search):
+    ended = trained(ExperimentState.COMPLETED, search)
+    said = result_text(ended)
+    assert table_row(ended, now=165.0)[TABLE_HEAD.index("result")] == said
+    assert sentence("completed", ended) == f"#12 digits completed: {said}"
+    assert all(said in card for card in (plain(ended, 165.0), html(ended, 165.0), search_text(ended) or said))
 
 
 def test_a_gang_that_is_released_saves_a_checkpoint():

@@ -63,7 +63,7 @@ export function ladder(
 export function ladderText(bracket: BracketStatus, unit: string, metric: Metric): string {
   const rungs = bracket.rungs.map(rung => {
     const best = rung.best === null ? '' : `, best ${metric.name} ${number(rung.best)}`;
-    return `${unit} ${rung.unit}: ${rung.results} results, ${rung.went_on} went on${best}`;
+    return `${unit} ${rung.unit}: ${resultsText(rung.results)}, ${rung.went_on} went on${best}`;
   });
   return rungs.join('; ');
 }
@@ -76,10 +76,11 @@ function rungScale({ unit }: SearchStatus, { rungs }: BracketStatus): Scale {
 function words({ results, went_on }: { results: number; went_on: number }, x: number): Shape[] {
   const props = { 'text-anchor': 'middle', class: 'dl-tick' };
   const beyond = went_on > 0 ? `${went_on} went on` : '';
-  return [
-    text(x, 12, results ? `${results} result${results === 1 ? '' : 's'}` : 'none yet', props),
-    text(x, 25, beyond, props)
-  ];
+  return [text(x, 12, results ? resultsText(results) : 'none yet', props), text(x, 25, beyond, props)];
+}
+
+function resultsText(count: number): string {
+  return `${count} result${count === 1 ? '' : 's'}`;
 }
 
 /** Return a number from 0 to 1 that is constant for a trial, to separate overlapping points. */
