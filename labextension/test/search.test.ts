@@ -10,6 +10,7 @@ import { axesOf, geometry, parallel, within } from '../src/view/search/parallel'
 import { notLoaded, problemText } from '../src/view/search/loadingproblem';
 import { scaleValues } from '../src/view/search/scalekey';
 import { choiceScale, linear, logarithmic, metricScale, paramScale, ranks, shade } from '../src/view/search/scale';
+import { searchProgressText, searchSecondsLeft, trialParts } from '../src/model/searchprogress';
 import type { Connection, Look } from '../src/service/watch';
 import { mayHaveMore, steersFor } from '../src/view/search/steering';
 import { pathOf, type Shape } from '../src/view/search/shapes';
@@ -438,6 +439,38 @@ test('the table has a column a hyperparameter, and says what is not shown', () =
   expect(noteText(10, 10, 10, 10)).toBe('');
   expect(noteText(200, 500, 500, 10000)).toBe('200 of 10000 trials are shown; job.trials() has them all');
   expect(noteText(3, 3, 10, 10)).toBe('3 of 10 trials lie within what was chosen');
+});
+
+describe('how far a search is', () => {
+  const live = { ...row(7, 0.5), state: 'running' as const, seconds: 4 };
+  const counts = { pruned: 1, paused: 3, completed: 2, running: 1 };
+
+  test('its trials are told apart, and those that were paused have stopped early once it has ended', () => {
+    const words = (more: Partial<SearchStatus>): string[] =>
+      trialParts(standing([live], { counts, limit: 16, ...more })).map(part => part.text);
+    expect(words({})).toEqual(['1 stopped early', '2 done', '1 running', '3 may go on', '9 to come']);
+    expect(words({ over: true, counts: { paused: 3, completed: 2 } })).toEqual(['3 stopped early', '2 done']);
+    expect(words({ limit: null })).not.toContain('9 to come');
+  });
+
+  test('the time left follows from the slot time of trials that have come to rest', () => {
+    // Six took 10 slot-seconds each: the running one has 6 to go, and nine are to come, on the two slots of one gang.
+    const status = standing([live], { counts, limit: 16, spent: 64 });
+    expect(searchSecondsLeft(status, 2)).toBeCloseTo((9 * 10 + 6) / 2);
+    expect(searchProgressText(status, 2)).toMatch(/ \u00b7 9 to come \u00b7 about a minute left$/);
+    const { search } = status;
+    expect(searchSecondsLeft({ ...status, search: { ...search, max_time: 70 } }, 2)).toBeCloseTo(10);
+    expect(searchSecondsLeft({ ...status, search: { ...search, budget: 72 } }, 2)).toBeCloseTo(4);
+  });
+
+  test.each([
+    ['few trials have come to rest', { counts: { completed: 2, running: 1 } }],
+    ['no trial holds slots', { counts: { completed: 4, queued: 1 } }],
+    ['neither trials nor budget end it', { counts, limit: null }],
+    ['it has ended', { counts, over: true }]
+  ])('it is not estimated if %s', (_, more) => {
+    expect(searchSecondsLeft(standing([live], { limit: 16, spent: 64, ...more }), 1)).toBeNull();
+  });
 });
 
 test('what a search has used is told with what it may', () => {

@@ -17,6 +17,7 @@ import type { TabView } from './tabview';
 import { spentText } from './usage';
 import { frontTrial, statusOf } from './savedstatus';
 import { isOpen, Steering, steersFor } from './steering';
+import { TrialBar } from './trialbar';
 import { TrialTable } from './trials';
 
 const EVERY_MS = 1500;
@@ -29,6 +30,7 @@ type SearchAnswers = Partial<Pick<TabView, 'status'> & { curves: SearchCurves; i
 export type SearchSource = Pick<Watch, 'ask' | 'act'>;
 
 export class SearchPart {
+  private readonly _bar = new TrialBar();
   private readonly _words = h('p', { class: 'dl-search-words' });
   private readonly _spent = h('p', { class: 'dl-dim' });
   private readonly _problem = new LoadingProblem(() => this._again(true));
@@ -80,6 +82,7 @@ export class SearchPart {
     this.root = h(
       'section',
       { class: 'dl-search', 'aria-label': 'Search' },
+      this._bar.root,
       this._words,
       this._spent,
       this._steering.more,
@@ -204,6 +207,8 @@ export class SearchPart {
     }
     const seen = (this._seen = { ...this._seen, trial: this.trial, failed: this._problem.of });
     const { status } = seen;
+    const { connection, overview } = seen.look;
+    this._bar.update(status, connection === 'live' ? (overview?.experiment.config.slots ?? null) : null);
     setText(this._words, seen.look.overview ? searchText(seen.look.overview) : '');
     setText(this._spent, spentText(status));
     show(this._spent, status.spent > 0);
