@@ -22,6 +22,7 @@ from kernel_backend.text.provenance import fact_lines
 
 STATES = "queued, starting, running, releasing, paused, stopping, stopped, completed, failed or deleted"
 EVERYBODY = "experiments of all users in this group; without a name, all that you may see"
+SPARE = ("tags", "elapsed", "slots", "epoch", "group")  # columns that a narrow terminal leaves out, in this order
 
 
 def _list(call: Call) -> Answer:
@@ -36,7 +37,7 @@ def _list(call: Call) -> Answer:
         rows = [(*row, ", ".join(each.experiment.tags)) for row, each in zip(rows, found, strict=True)]
     how = "daylight submit FILE.py" if call.program == "daylight" else "%%dlsubmit"
     none = "no experiments that you may see" if others else f"no experiments: {how} makes one"
-    return Answer({"experiments": found}, [Table(head, rows, none, spare=("tags", "elapsed", "slots", "epoch", "group"))])
+    return Answer({"experiments": found}, [Table(head, rows, none, SPARE)])
 
 
 def _show(call: Call) -> Answer:
