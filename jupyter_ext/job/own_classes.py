@@ -21,11 +21,11 @@ def with_own_classes(model: M, module: ModuleType, notebook: Mapping[str, Any]) 
 
     `module` is the definition from which the model was loaded, `notebook` the notebook's variables; classes are paired
     by name. Then `isinstance(net, Net)` is True in the notebook, and pickles of the model can be loaded wherever the
-    cells with these classes have run. A model of Keras on TensorFlow has layers in place of modules.
+    cells with these classes have run. A model of Keras has layers in place of modules.
     """
     same = _Same(module.__dict__, notebook)
     whole: Any = model
-    for part in whole.modules() if hasattr(whole, "modules") else whole._flatten_layers():
+    for part in whole._flatten_layers() if hasattr(whole, "_flatten_layers") else whole.modules():
         kind = type(part)
         own = notebook.get(kind.__qualname__)
         if kind.__module__ == module.__name__ and isinstance(own, type) and same.classes(kind, own):

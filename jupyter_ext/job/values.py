@@ -25,7 +25,6 @@ from kernel_backend.model.syntax import module_tree
 from kernel_backend.snapshots.object_graph import JOB, unpickled
 from kernel_backend.text.terminal import tell
 
-OF_FUNCTIONS = ("functions", "keras", "loop")  # forms whose cells set no variables
 _LINES = 12  # of a difference between two definitions of a class
 
 
@@ -76,7 +75,7 @@ def values_of_functions(job: Any, trial: int) -> JobValues:
     """
     source, snapshot = job.client.source(job.number)
     definition = parse(source, snapshot.roles_from, snapshot.contract)
-    if definition.form not in OF_FUNCTIONS or job.overview.experiment.config.search is not None:
+    if not definition.of_functions or job.overview.experiment.config.search is not None:
         raise no_values(job.number)
     rows: Any = job.metrics("validation", trial)
     is_list = isinstance(rows, list)  # without pandas

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
-from jupyter_ext.job.keras_weights import choose_backend, set_weights
+from jupyter_ext.job.keras_weights import choose_backend, described_model, set_weights
 from jupyter_ext.job.own_classes import submitted_code, with_own_classes
 from jupyter_ext.job.script_modules import chosen, made, nested
 from kernel_backend.client import Client
@@ -73,7 +73,10 @@ def load(client: Client, number: int, choices: Sequence[CheckpointInfo], weights
                 return state
             if definition.form == "keras":
                 choose_backend(definition.keras_backend)
-            model = _model(client, number, manifest.params, definition.functions[role])
+            if definition.calls_fit:
+                model: Models = described_model(manifest, submitted_code(client, number))
+            else:
+                model = _model(client, number, manifest.params, definition.functions[role])
             if definition.form == "keras":
                 set_weights(model, manifest, state)
                 return model

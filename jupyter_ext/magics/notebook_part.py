@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from jupyter_ext.capture.cells import parse_cell
 from kernel_backend.definition.contract import Definition
+from kernel_backend.definition.keras import source as keras
 from kernel_backend.definition.lightning import source as lightning
 from kernel_backend.definition.script import defined as script
 from kernel_backend.definition.trainer import source as trainer
@@ -49,6 +50,9 @@ def notebook_part(
     if definition.form == "trainer":
         line = trainer.training_line(parsed.tree, module)
         return NotebookPart(trainer.defined_only(transform(cell), module), _above(parsed.lines, line))
+    if definition.calls_fit:
+        line = keras.training_line(parsed.tree, module)
+        return NotebookPart(_above(parsed.plain, line) or "", _above(parsed.lines, line))
     if definition.form == "script":
         return NotebookPart(
             "\n".join(script.defined_only(parsed.plain, parsed.tree)),
@@ -57,7 +61,7 @@ def notebook_part(
     return NotebookPart(cell, None)
 
 
-def _above(lines: tuple[str, ...], line: int | None) -> str | None:
+def _above(lines: Sequence[str], line: int | None) -> str | None:
     """Return the lines above line `line`, which trains; None if `line` is None.
 
     Only these are recorded for later captures, since the notebook runs neither the training nor what comes after it.

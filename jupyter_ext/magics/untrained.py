@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from jupyter_ext.capture import Capture
 from jupyter_ext.capture.cells import parse_cell
 from kernel_backend.definition.contract import Definition
+from kernel_backend.definition.keras.fit import keras_fit
 from kernel_backend.definition.lightning.cell import lightning_cell
 from kernel_backend.definition.script.bindings import changed_by, mutated_roots
 from kernel_backend.definition.script.defined import left_out
@@ -116,7 +117,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _of_framework(definition: Definition, capture: Capture) -> Untrained:
-    """Return the model and its Trainer of a cell for Lightning or Hugging Face, which only the job trains.
+    """Return the model of a cell for a framework, and its Trainer or history, which only the job trains or fills.
 
     For a definition that consists of functions it is the model, if that is given as a value and not by a function.
     """
@@ -131,6 +132,9 @@ def _of_framework(definition: Definition, capture: Capture) -> Untrained:
     if definition.form == "trainer":
         cell = trainer_cell(module_tree(capture.source), capture.roles_from)
         return Untrained([*_model(cell.trainer), cell.name, *_callbacks(cell.trainer)], loads)
+    if definition.form == "keras" and (call := keras_fit(module_tree(capture.source), capture.roles_from)) is not None:
+        history = [call.target] if call.target else []
+        return Untrained([*history, call.model, *_callbacks(call.call)], loads)
     model = definition.functions.get("model")
     return Untrained([model.attribute] if model is not None and model.value else [], loads)
 

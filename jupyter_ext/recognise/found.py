@@ -6,7 +6,6 @@ import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from jupyter_ext.recognise import keras
 from jupyter_ext.recognise.scripts import Script, scripts
 from jupyter_ext.recognise.trees import binds, called, calls, has_backward, root
 from kernel_backend.definition.contract import ROLES
@@ -32,12 +31,6 @@ class Recognised:
 
     text: str
     cell: str | None = None
-    options: tuple[str, ...] = ()  # for the `%%dlsubmit` line of that cell
-
-    @property
-    def shown(self) -> str:
-        """Return the end of an error message with the rewritten cell and its options as text."""
-        return f", to be submitted with {' '.join(self.options) or 'no options'}:\n\n{self.cell}"
 
 
 def recognise(source: str, roles_from: int) -> Recognised | None:
@@ -50,35 +43,11 @@ def recognise(source: str, roles_from: int) -> Recognised | None:
     own = [each for each in body if each.lineno >= roles_from]
     if _roles(own):
         return None
-    if fit := keras.first_fit(body, roles_from):
-        return _keras_fit(source, roles_from, fit)
     return next(_others(own, body), None) or next(_scripts(source, roles_from, own), None)
 
 
 def _roles(own: Sequence[ast.stmt]) -> set[str]:
     return {each.name for each in own if isinstance(each, ast.FunctionDef)} & set(ROLES)
-
-
-def _keras_fit(source: str, roles_from: int, fit: keras.Fit) -> Recognised:
-    call = f"{ast.unparse(fit.call.func)}(...)"
-    text = f"{call} trains a Keras model (line {fit.call.lineno}), and a job calls fit itself"
-    written = keras.cell(fit, roles_from, source)
-    if written is None or not _is_definition(source, roles_from, written):
-        return Recognised(f"{text}, on Keras' torch backend or on TensorFlow. Write {_KERAS}. {_AS_IT_IS}")
-    return Recognised(f"{text}. These are its parts", written, tuple(keras.options(fit)))
-
-
-def _is_definition(source: str, roles_from: int, text: str) -> bool:
-    """Return True if the cell `text` would be a valid training definition.
-
-    The code of `source` above line `roles_from`, which comes from earlier cells, is part of the definition.
-    """
-    module = "\n".join([*source.splitlines()[: roles_from - 1], text])
-    try:
-        parse(module, roles_from).bind({})
-    except InvalidDefinition:
-        return False
-    return True
 
 
 def _others(own: Sequence[ast.stmt], body: Sequence[ast.stmt]) -> Iterator[Recognised]:

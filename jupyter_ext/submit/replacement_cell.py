@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 from kernel_backend.errors import InvalidDefinition
 
 MIME_TYPE = "application/vnd.daylight.cell+json"
@@ -18,16 +16,6 @@ def offered(refused: InvalidDefinition, line: str) -> InvalidDefinition:
         return refused
     from IPython.display import display
 
-    text = offer(refused.details["cell"], refused.details["options"], line)
+    text = f"%%dlsubmit {line.strip()}".rstrip() + "\n" + refused.details["cell"]
     display({MIME_TYPE: {"cell": text}, "text/plain": text}, raw=True)  # type: ignore[no-untyped-call]
     return InvalidDefinition(f"{refused.message.removesuffix(refused.details['shown'])}, shown above")
-
-
-def offer(cell: str, options: list[str] | tuple[str, ...], line: str) -> str:
-    """Return a cell to offer: a `%%dlsubmit` line, and below it the rewritten cell `cell`.
-
-    The line has the options of the rejected cell's `line`, and those of `options` that are missing there.
-    """
-    pairs = zip(options[::2], options[1::2], strict=True)
-    more = [f"{flag} {value}" for flag, value in pairs if not re.search(rf"(^|\s){flag}(=|\s|$)", line)]
-    return f"{' '.join(['%%dlsubmit', *filter(None, [line.strip()]), *more])}\n{cell}"

@@ -271,10 +271,9 @@ def _definition(capture: Capture, travelling: ProjectFiles, namespace: Mapping[s
     """Return the parsed training definition of a capture.
 
     `travelling` are the project files that are sent with it, and `namespace` holds the notebook's values. Raises
-    InvalidDefinition for a cell that is no definition, such as a call of Keras' `fit`. If the cell can be rewritten as
-    functions, or completed with values of other cells, the error suggests such a cell: `details["cell"]` is the cell,
-    `details["options"]` has options for its `%%dlsubmit` line, and `details["shown"]` is the end of the message, with
-    the cell.
+    InvalidDefinition for a cell that is no definition, such as one that trains a model of scikit-learn. If the cell can
+    be completed with values of other cells, the error suggests such a cell: `details["cell"]` is the cell, and
+    `details["shown"]` is the end of the message, with the cell.
     """
     try:
         modules = project_modules(travelling.files, travelling.project)
@@ -287,7 +286,7 @@ def _definition(capture: Capture, travelling: ProjectFiles, namespace: Mapping[s
             found = in_other_cells(roles, own, namespace)
         if found is None:
             raise
-        details = {"cell": found.cell, "options": found.options, "shown": found.shown} if found.cell else {}
+        details = {"cell": found.cell, "shown": f":\n\n{found.cell}"} if found.cell else {}
         raise InvalidDefinition(found.text, **details) from None
 
 

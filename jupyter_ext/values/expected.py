@@ -7,7 +7,6 @@ from typing import Any
 
 from jupyter_ext.capture import Capture
 from jupyter_ext.capture.unseeded import is_data
-from jupyter_ext.job.values import OF_FUNCTIONS
 from jupyter_ext.submit.submit import PreparedSubmission
 from kernel_backend.definition.plain import brought_back
 from kernel_backend.definition.script.bindings import mutated_roots
@@ -33,7 +32,7 @@ def set_by_job(checked: PreparedSubmission, held: Mapping[str, Any], ours: Colle
     if not gives_values(checked):
         return []
     tree, cell = module_tree(checked.capture.source), checked.capture.roles_from
-    if checked.definition.form in OF_FUNCTIONS:
+    if checked.definition.of_functions:
         return ["history"] if "history" not in held or "history" in ours else []
     if checked.definition.form == "plain":
         return brought_back(tree, cell)

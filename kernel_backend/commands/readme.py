@@ -63,6 +63,8 @@ def _loading(manifest: Manifest, source: str, snapshot: Snapshot, weights: str) 
             return f"state = {state}  # for the LightningModule; importing definition.py trains"
         if definition.form == "trainer":
             return f"state = {state}  # for the model that the Trainer is given; importing definition.py trains"
+        if definition.calls_fit:
+            return f"state = {state}  # for the compiled model; importing definition.py trains"
         if definition.form == "keras":
             made = _made(manifest, definition)
             return f"state = {state}; model = {made}; model.set_weights([state[each] for each in sorted(state)])"

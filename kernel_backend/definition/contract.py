@@ -119,7 +119,7 @@ class Definition(Record):
     unused: tuple[str, ...] = ()  # warnings about unused functions that look like roles
     settings: dict[str, Any] = {}  # fields of Config that the code sets; options take precedence
     models: tuple[str, ...] = ()  # keys of the dict that `model` returns, as far as its source shows
-    about: str = ""  # of a script: where its training loops are; of a Python command: why it is not a script
+    about: str = ""  # of a script: where its loops are; of a Python command: why it is no script; of Keras: its `fit`
     excluded: dict[str, str] = {}  # of a script: names that are not hyperparameters, with advice for each
     epochs_name: str = ""  # of a script: its own name for the number of epochs
     epochs_fixed: str = ""  # of a script: why `--epochs` cannot change its number of epochs; empty if it can
@@ -140,9 +140,21 @@ class Definition(Record):
             return f"script: {self.about}"
         if self.form == "trainer":
             return f"trainer: {self.functions['trainer'].written}, its model and data"
+        if self.calls_fit:
+            return f"keras: {self.about}{' on TensorFlow' * (self.keras_backend == 'tensorflow')}"
         form = "keras on TensorFlow" if self.keras_backend == "tensorflow" else self.form
         by = f", by its {self.trainer}" if self.trainer else ""
         return f"{form}: {' '.join(map(self._told, self.roles))}{by}"
+
+    @property
+    def of_functions(self) -> bool:
+        """Return True if the definition consists of functions, whose cell sets no variables."""
+        return self.form in ("functions", "keras", "loop") and not self.calls_fit
+
+    @property
+    def calls_fit(self) -> bool:
+        """Return True if the cell calls Keras' `fit` itself."""
+        return self.form == "keras" and bool(self.about)
 
     @property
     def stepped_by(self) -> Form:
@@ -215,7 +227,7 @@ class Definition(Record):
             near = nearest(name, self.hyperparameters)
             return f"{name} has no place in the command{near}: write {{{name}}} where its value goes; it has {named}"
         names = " ".join(self.hyperparameters) or "none"
-        values = [each for each in self.functions.values() if each.value]
+        values = [each for each in self.functions.values() if each.value] if self.of_functions else []
         for each in values:
             if name in (keyword.arg for keyword in keywords(ast.parse(each.value, mode="eval").body)):
                 return (

@@ -11,6 +11,7 @@ from kernel_backend.definition.command.choice import own_process
 from kernel_backend.definition.command_line import command_of
 from kernel_backend.definition.contract import REQUIRED, Form
 from kernel_backend.definition.keras.cell import is_keras
+from kernel_backend.definition.keras.fit import keras_fit
 from kernel_backend.definition.lightning.cell import is_lightning
 from kernel_backend.definition.plain import is_plain
 from kernel_backend.definition.script.definition import is_script
@@ -44,7 +45,7 @@ def form_of(tree: ast.Module, roles_from: int, modules: Mapping[str, ast.Module]
     names = {node.name for node in own if isinstance(node, FunctionNode)}
     if is_lightning(tree, roles_from) and not names >= {"model", "loss"}:
         return "lightning"
-    if is_keras(tree, roles_from):
+    if is_keras(tree, roles_from) or keras_fit(tree, roles_from) is not None:
         return "keras"
     # A function that the cell's own code calls is a helper of its training loop.
     roles = {role_of(name) or name for name in names - names_used(tree)}

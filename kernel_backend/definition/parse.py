@@ -13,7 +13,8 @@ from kernel_backend.definition.contract import CONTRACT, Definition
 from kernel_backend.definition.forms import form_of
 from kernel_backend.definition.functions_form import functions_definition
 from kernel_backend.definition.keras.definition import ROLES as KERAS_ROLES
-from kernel_backend.definition.keras.definition import keras_definition
+from kernel_backend.definition.keras.definition import fit_definition, keras_definition
+from kernel_backend.definition.keras.fit import keras_fit
 from kernel_backend.definition.lightning.definition import lightning_definition
 from kernel_backend.definition.loop_form import loop_definition
 from kernel_backend.definition.reported.by_form import reports_of
@@ -71,6 +72,9 @@ def _parsed(tree: ast.Module, roles_from: int, contract: int, modules: Mapping[s
 
 def _keras(tree: ast.Module, roles_from: int) -> Definition:
     """Return the training definition of a Keras cell, which begins at line `roles_from`."""
+    fit = keras_fit(tree, roles_from)
+    if fit is not None:
+        return fit_definition(tree, fit)
     definition = keras_definition(tree, roles_from, called_functions(tree, roles_from, KERAS_ROLES))
     if "prepare" in definition.roles:
         check_prepare(definition)

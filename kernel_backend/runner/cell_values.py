@@ -77,7 +77,9 @@ class ValueWriter:
         run.artifact(INDEX, run.folder / INDEX)
 
 
-def save_trained(rank: RankContext, objects: Iterable[object], trainer: type, instead: str) -> None:
+def save_trained(
+    rank: RankContext, objects: Iterable[object], trainer: type | tuple[()] = (), instead: str = ""
+) -> None:
     """Store those variables of a framework's cell that hold `objects` which the job has trained or filled.
 
     Variables of the class `trainer` are not stored, as the job trains by another one; `instead` says what to do.

@@ -21,7 +21,7 @@ from kernel_backend.runner.batch_size.find import find_batch_size
 from kernel_backend.runner.context import FormTraining, RankContext
 from kernel_backend.runner.declared_data import DeclaredDataCheck, changes
 from kernel_backend.runner.definition.functions import Functions
-from kernel_backend.runner.definition.load import load
+from kernel_backend.runner.definition.load import lengths_of, load
 from kernel_backend.runner.definition.prepare_hook import prepared
 from kernel_backend.runner.definition.process_check import ProcessCheck, process_check
 from kernel_backend.runner.definition.state_check import check_state
@@ -105,8 +105,9 @@ def work(
         writes.begin()
     with protected_rank_variables(lambda text: spool.say(Note(text=text)), also=() if spool.speaks else SILENT):
         process = process_check(Path(job.code)) if spool.speaks else ProcessCheck(None, "")
-        loaded = load(Path(job.code), Path(job.cwd), process.cell_begins, job.params)
-    if spool.speaks and loaded.definition.form != "script":  # values of a script do not exist yet
+        loaded = load(Path(job.code), Path(job.cwd), process.cell_begins, job.params, lengths_of(job.config))
+    # Values of a script do not exist yet, and those of a cell with other constants are others.
+    if spool.speaks and loaded.definition.form != "script" and not loaded.is_changed:
         check_state(
             loaded,
             Path(job.code),

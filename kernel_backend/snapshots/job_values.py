@@ -17,7 +17,7 @@ import cloudpickle
 import xxhash
 
 from kernel_backend.model.sizes import size
-from kernel_backend.snapshots.object_graph import JOB, reduced_tensor, reduced_view
+from kernel_backend.snapshots.object_graph import JOB, reduced_object, reduced_view
 
 _SHOWN = 200  # characters of a value's text
 
@@ -138,7 +138,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
             return NotImplemented
         if isinstance(obj, io.IOBase):
             raise pickle.PicklingError("an open file belongs to the job's process")
-        reduced = reduced_tensor(obj)
+        reduced = reduced_object(obj)
         if reduced is NotImplemented:
             reduced = reduced_view(obj, self.arrays)
         return super().reducer_override(obj) if reduced is NotImplemented else reduced

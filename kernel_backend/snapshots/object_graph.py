@@ -14,6 +14,7 @@ from pathlib import Path, PurePath
 from typing import IO, Any, NamedTuple
 
 from kernel_backend.model.snapshot import MODULE, OTHER_MODULE
+from kernel_backend.snapshots.keras_models import reduced_model
 
 NOTEBOOK = "__main__"  # module of classes that are defined in a notebook; in a job it is the definition
 JOB = frozenset({NOTEBOOK, MODULE, OTHER_MODULE})  # modules of such classes in a job
@@ -106,7 +107,7 @@ class _Pickler(pickle.Pickler):
                 self.needs[obj.__qualname__.split(".")[0]] = None
             else:
                 self.modules[obj.__module__] = None
-        return reduced_tensor(obj)
+        return reduced_object(obj)
 
     @property
     def definitions(self) -> tuple[Path, ...]:
@@ -116,11 +117,14 @@ class _Pickler(pickle.Pickler):
         return tuple(dict.fromkeys(folder for folder in found if folder is not None))
 
 
-def reduced_tensor(obj: Any) -> Any:
-    """Return how to pickle a tensor with its gradient, or memory of tensors on the CPU; else NotImplemented.
+def reduced_object(obj: Any) -> Any:
+    """Return how to pickle a Keras model, a tensor with its gradient, or memory of tensors; else NotImplemented.
 
     Torch would leave out the gradient, and pickle the memory once per tensor.
     """
+    reduced_keras = reduced_model(obj, JOB)
+    if reduced_keras is not NotImplemented:
+        return reduced_keras
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(obj, torch.Tensor) and obj.is_leaf and obj.grad is not None:
         reduced: Any = obj.__reduce_ex__(5)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import subprocess
 import sys
 from pathlib import Path
@@ -81,6 +82,50 @@ def test_a_kill_in_the_middle_of_an_epoch_changes_no_bit(tmp_path, slots, backen
     assert as_json(resumed.reports("validation")[12]) == as_json(first.reports("validation")[12])
     if slots == 1:
         assert plainly_trained(whole, tmp_path) == whole.weights()
+
+
+# The same, as most people write it: the cell calls `fit`, on data that it splits off, in an order of its own.
+FIT = (
+    CELL.replace("def train_data(data): return data[0][:70], data[1][:70]\n", "")
+    + """
+rows, labels = data()
+EPOCHS = 1
+net = model()
+history = net.fit(
+    rows, labels, batch_size=12, epochs=EPOCHS, validation_split=0.25, shuffle=False, class_weight={0: 1.0, 1: 2.0},
+    callbacks=callbacks(),
+)
+"""
+)
+
+
+def test_a_cell_that_calls_fit_goes_on_after_a_kill_to_the_same_bits_and_history(tmp_path):
+    whole = Trial(tmp_path / "whole", FIT)
+    assert (first := whole.run()).codes == [0, 0], first.logs()
+    trial = Trial(tmp_path / "killed", FIT, every="1steps")
+    killed = trial.start(hold=9).reaches(8).kill(1)
+    assert 0 not in killed.codes, killed.logs()
+    resumed = trial.run(trial.pinned())
+    assert resumed.codes == [0, 0], resumed.logs()
+    assert resumed.started.resumed_from is not None
+    assert trial.parts() == whole.parts()
+    for part in ("callbacks", "random-0", "random-1"):
+        assert as_json(trial.newest().state[part]) == as_json(whole.newest().state[part])
+    assert len(first.reports("validation")) == 2  # by the job's epochs, over that of the cell's constant
+
+
+def test_a_rank_that_imports_keras_itself_draws_what_a_forked_one_draws(tmp_path):
+    (tmp_path / "definition.py").write_text("import keras, random\ndrawn = random.random()\n" + FIT)
+    text = """
+import random, sys
+from pathlib import Path
+from kernel_backend.runner.definition.load import load
+random.seed(5)
+code = Path(sys.argv[1])
+print(load(code, code).module.drawn)
+"""
+    found = subprocess.run([sys.executable, "-c", text, str(tmp_path)], capture_output=True, text=True, check=True)
+    assert float(found.stdout) == random.Random(5).random()
 
 
 def test_a_training_that_is_killed_once_it_has_ended_is_left_as_it_is(tmp_path):

@@ -17,7 +17,7 @@ _VARIABLE = "KERAS_BACKEND"
 def is_keras(tree: ast.Module, roles_from: int) -> bool:
     """Return True if the code from line `roles_from` on has a function `model` that compiles a Keras model."""
     own = {each.name: each for each in tree.body if isinstance(each, FunctionNode) and each.lineno >= roles_from}
-    return "model" in own and "loss" not in own and _imports_keras(tree) and any(_compiles(own["model"], tree))
+    return "model" in own and "loss" not in own and imports_keras(tree) and any(compiles(own["model"], tree))
 
 
 def keras_backend(tree: ast.Module) -> KerasBackend:
@@ -78,7 +78,8 @@ def _refused(node: ast.AST, text: str) -> InvalidDefinition:
     return InvalidDefinition(text.replace("{line}", str(line)), line=line)
 
 
-def _imports_keras(tree: ast.Module) -> bool:
+def imports_keras(tree: ast.Module) -> bool:
+    """Return True if the code imports Keras, also within functions."""
     return any(name.partition(".")[0] in ("keras", "tensorflow") for each in ast.walk(tree) for name in _imported(each))
 
 
@@ -93,7 +94,7 @@ def _tensorflow(node: ast.AST) -> str | None:
     return next((name for name in _imported(node) if name.partition(".")[0] in ("tensorflow", "tf_keras")), None)
 
 
-def _compiles(function: ast.AST, tree: ast.Module) -> Iterator[bool]:
+def compiles(function: ast.AST, tree: ast.Module) -> Iterator[bool]:
     """Yield, for each call in a function, whether it is `compile` of a Keras model.
 
     Calls in the module's functions that it calls, directly or not, are included.

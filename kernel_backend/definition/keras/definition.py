@@ -8,7 +8,9 @@ from typing import Any
 
 from kernel_backend.definition.contract import Definition, Function
 from kernel_backend.definition.keras.cell import keras_backend
+from kernel_backend.definition.keras.fit import KerasFit, constants_of, settings
 from kernel_backend.definition.merge import merged
+from kernel_backend.definition.script.hyperparameters import constants
 from kernel_backend.errors import InvalidDefinition
 from kernel_backend.model.syntax import FunctionNode
 
@@ -25,6 +27,7 @@ _OTHERS = {
     "on_epoch": "write a keras.callbacks.Callback, which the function callbacks returns",
 }
 _SHOWN = 80  # maximum length of the quoted call
+_LENGTHS = {"epochs": "number of epochs: write --epochs N", "batch_size": "batch size: write --batch-size N"}
 _HIGH = ("acc", "accuracy", "auc")  # suffixes of metrics that Keras maximizes
 
 
@@ -61,6 +64,48 @@ def keras_definition(tree: ast.Module, roles_from: int, functions: Mapping[str, 
         settings={"metric": _metric(tree)} if validates else {},
         keras_backend=backend,
     )
+
+
+def fit_definition(tree: ast.Module, fit: KerasFit) -> Definition:
+    """Return the training definition of a cell that calls Keras' `fit`: its constants are the hyperparameters.
+
+    Raises InvalidDefinition for arguments of `fit` that a job does not support, and for another Keras backend.
+    """
+    fit.check()
+    found, given = constants(tree), fit.given
+    validates = not given.keys().isdisjoint(("validation_data", "validation_split"))
+    parts = {"model": True, "train_data": True, "validation_data": validates, "callbacks": "callbacks" in given}
+    values = {"model": fit.model, "callbacks": ast.unparse(given.get("callbacks", ast.Constant(None)))}
+    roles = tuple(role for role, is_given in parts.items() if is_given)
+    lengths = {name: name for name in _LENGTHS} | {name: what for what, name in constants_of(fit, found.places).items()}
+    return Definition(
+        form="keras",
+        roles=roles,
+        functions={
+            role: Function(
+                name=role,
+                written=fit.model if role == "model" else "",
+                line=fit.call.lineno,
+                parameters=(),
+                value=values.get(role, ast.unparse(given["x"])),
+            )
+            for role in roles
+        },
+        hyperparameters={name: each for name, each in found.parameters.items() if name not in lengths},
+        settings=settings(fit, found.places) | ({"metric": _metric(tree)} if validates else {}),
+        about=f"{fit.model}.fit (line {fit.call.lineno})",
+        excluded=dict(found.refused) | {name: f"{name} is the {_LENGTHS[what]}" for name, what in lengths.items()},
+        hints=tuple(_hints(fit)),
+        keras_backend=keras_backend(tree),
+    )
+
+
+def _hints(fit: KerasFit) -> Iterator[str]:
+    if fit.after:
+        yield (
+            f"line {fit.after[0].lineno} and those below it are not run, as they stand behind fit: write them in a "
+            "cell of their own, which waits for this job"
+        )
 
 
 def _check_fits(tree: ast.Module, roles_from: int) -> None:

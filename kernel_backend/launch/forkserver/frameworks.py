@@ -9,6 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from kernel_backend.definition.keras.cell import is_keras
+from kernel_backend.definition.keras.fit import keras_fit
 
 # The module to preload for each package that a definition imports. Each takes seconds to import; importing it earlier
 # does not change results.
@@ -44,7 +45,8 @@ def frameworks(code: Path, cwd: Path, gpus: bool = False) -> tuple[str, ...]:
     names = {name for node in tree.body for name in _imported(node)}
     if gpus:
         names &= _LEAVE_GPUS
-    if not is_keras(tree, roles_from=1) or "tensorflow" in source:  # the code may use Keras on another backend
+    trains_keras = is_keras(tree, roles_from=1) or keras_fit(tree, roles_from=1) is not None
+    if not trains_keras or "tensorflow" in source:  # the code may use Keras on another backend
         names -= {"keras"}
     if "Trainer" not in source:
         names -= {"transformers"}

@@ -27,7 +27,7 @@ from kernel_backend.runner.batch_size.memory import is_exhausted, limit_memory
 from kernel_backend.runner.context import RankContext
 from kernel_backend.runner.data import Batch
 from kernel_backend.runner.definition.functions import Functions
-from kernel_backend.runner.definition.load import load
+from kernel_backend.runner.definition.load import lengths_of, load
 from kernel_backend.runner.definition.trackers import silence_trackers
 from kernel_backend.runner.determinism import exactness, seeds
 from kernel_backend.runner.forms.functions import build, needs_pairs, source_of, training_batches
@@ -80,7 +80,9 @@ class Bench:
         device = exactness.settle(kind, config, task.local_rank)
         seeds.reseed(seeds.mix(config.seed, "init", "definition"))
         silence_trackers()
-        loaded = load(Path(self._job.code), Path(self._job.cwd), params=self._job.params)
+        loaded = load(
+            Path(self._job.code), Path(self._job.cwd), params=self._job.params, lengths=lengths_of(self._job.config)
+        )
         run.begin(None)
         self.limit = limit_memory(device, task.free)
         constants = {

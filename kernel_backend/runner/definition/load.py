@@ -7,6 +7,7 @@ If the project has a module of that name itself, the definition is the module `d
 from __future__ import annotations
 
 import ast
+import importlib
 import importlib.util
 import os
 import sys
@@ -19,12 +20,14 @@ from types import MappingProxyType, ModuleType
 from typing import NamedTuple
 
 from kernel_backend.definition.contract import Definition, KerasBackend
+from kernel_backend.definition.keras import source as keras
 from kernel_backend.definition.lightning import source as lightning
 from kernel_backend.definition.parse import parse
 from kernel_backend.definition.plain import split
 from kernel_backend.definition.script.modules import shipped_modules
 from kernel_backend.definition.trainer import source as trainer
 from kernel_backend.model import versions
+from kernel_backend.model.experiment import Config
 from kernel_backend.model.record import Value
 from kernel_backend.model.snapshot import DEFINITION, MODULE, OTHER_MODULE, Snapshot
 from kernel_backend.runner.determinism.rank_variables import hidden_rank_variables
@@ -41,6 +44,7 @@ class Loaded(NamedTuple):
     definition: Definition
     snapshot: Snapshot | None = None
     cell: ast.Module | None = None  # training code of a plain cell, or of a program with its own loop
+    is_changed: bool = False  # values of the trial were written into the cell's constants
 
 
 def read_snapshot(code: Path) -> Snapshot | None:
@@ -51,17 +55,24 @@ def read_snapshot(code: Path) -> Snapshot | None:
         return None
 
 
+def lengths_of(config: Config) -> dict[str, int]:
+    """Return the settings that a cell may hold in constants of its own."""
+    return {"epochs": config.epochs, "batch_size": config.batch_size}
+
+
 def load(
     code: Path,
     cwd: Path,
     before_cell: Callable[[], None] | None = None,
     params: Mapping[str, Value] = MappingProxyType({}),
+    lengths: Mapping[str, int] = MappingProxyType({}),
 ) -> Loaded:
     """Parse and import `<code>/definition.py`.
 
     `code`, the folders of shipped modules and `cwd` are put first on the module path. `before_cell` is called after the
     statements of earlier cells and before the submitted cell. `params` are hyperparameters for objects that the cell
-    creates itself. Raises InvalidDefinition, and any error of the cell's own statements.
+    creates itself, and `lengths` its `epochs` and `batch_size`, where it may use them as constants. Raises
+    InvalidDefinition, and any error of the cell's own statements.
     """
     path = code / DEFINITION
     snapshot = read_snapshot(code)
@@ -86,8 +97,9 @@ def load(
     if definition.form == "trainer":
         values = definition.functions["trainer"].hyperparameters({**definition.defaults, **params})
         rewrite = partial(trainer.importable, roles_from=cell, values=values)
-    if definition.form == "keras":  # Keras reads it on import
-        _choose_keras(definition.keras_backend)
+    if definition.form == "keras":
+        _import_keras(definition.keras_backend)
+        rewrite = partial(keras.importable, roles_from=cell, params=params, lengths=lengths)
     later: ast.Module | None = None
     if definition.form == "plain":
         later = split(ast.parse(source, str(path)), cell)
@@ -100,11 +112,18 @@ def load(
         del sys.modules[name]
     # Processes spawned later get the current path, without additions by the definition.
     _put_first(ours)
-    return Loaded(module, definition, snapshot, later)
+    given = {**definition.defaults, **params} | dict(lengths)
+    changed = definition.calls_fit and given != definition.defaults | {
+        name: definition.settings[name] for name in lengths
+    }
+    return Loaded(module, definition, snapshot, later, changed)
 
 
-def _choose_keras(backend: KerasBackend) -> None:
-    """Set the environment variables that Keras reads on import, and those that limit TensorFlow's threads and log."""
+def _import_keras(backend: KerasBackend) -> None:
+    """Import Keras with the environment variables that it reads then, and those for TensorFlow's threads and log.
+
+    Its import draws from `random`, which a rank that is forked with Keras does not do: the states stay as they were.
+    """
     os.environ["KERAS_BACKEND"] = backend
     if backend == "tensorflow":
         import torch  # not above: the process of a search class starts in a tenth of the time without it
@@ -112,6 +131,10 @@ def _choose_keras(backend: KerasBackend) -> None:
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")  # warnings and errors, without what it can do on this CPU
         for name in ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"):
             os.environ.setdefault(name, str(torch.get_num_threads()))
+    from kernel_backend.runner.determinism.random_states import RandomStates
+
+    with RandomStates().aside():
+        importlib.import_module("keras")
 
 
 def executed(

@@ -123,7 +123,7 @@ class _Loader(SourceFileLoader):
             return compile(importable(ast.parse(data), snapshot.roles_from, definition.given({})), path, "exec")
         if definition.form == "trainer":
             return compile(model_only(ast.parse(data), snapshot.roles_from), path, "exec")
-        if definition.form == "script":
+        if definition.form == "script" or definition.calls_fit:
             return compile(definitions(ast.parse(data)), path, "exec", dont_inherit=True)
         if definition.form == "plain":
             return compile(above(ast.parse(data), snapshot.roles_from), path, "exec")

@@ -9,7 +9,6 @@ import torch
 
 from jupyter_ext.capture import capture_cell, capture_file
 from jupyter_ext.recognise import in_other_cells, recognise
-from jupyter_ext.submit.replacement_cell import offer
 from jupyter_ext.submit.submit import check
 from kernel_backend.definition.parse import parse
 from kernel_backend.errors import InvalidDefinition
@@ -273,61 +272,6 @@ def test_of_anything_else_nothing_is_said(source: str):
     assert recognise(source, 1) is None
 
 
-KERAS = """import keras
-import numpy as np
-x, y = np.ones((8, 4)), np.arange(8)
-model = keras.Sequential()
-model.add(keras.layers.Dense(1))
-model.compile(loss="mse", optimizer="adam")
-model.summary()
-stop = [keras.callbacks.EarlyStopping(monitor="val_loss")]
-history = model.fit(x, y, 4, epochs=3, shuffle=True, validation_split=0.3, callbacks=stop, verbose=0)
-print(history.history)
-"""
-
-
-def test_a_call_of_keras_fit_is_written_as_functions_with_the_split_of_keras():
-    written = found(KERAS)
-    assert written.text == (
-        "model.fit(...) trains a Keras model (line 9), and a job calls fit itself. These are its parts"
-    )
-    assert written.options == ("--epochs", "3", "--batch-size", "4")
-    assert written.cell == (
-        "import keras\nimport numpy as np\nx, y = np.ones((8, 4)), np.arange(8)\n\n"
-        "def model():\n    model = keras.Sequential()\n    model.add(keras.layers.Dense(1))\n"
-        "    model.compile(loss='mse', optimizer='adam')\n    return model\n"
-        "def train_data():\n    count = int(len(x) * (1 - 0.3))\n    return x[:count], y[:count]\n"
-        "def validation_data():\n    count = int(len(x) * (1 - 0.3))\n    return x[count:], y[count:]\n"
-        "def callbacks():\n    return [keras.callbacks.EarlyStopping(monitor='val_loss')]\n"
-    )
-    definition = parse(written.cell)
-    assert (definition.form, definition.roles) == ("keras", ("model", "train_data", "validation_data", "callbacks"))
-
-
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [
-        ("shuffle=True", "shuffle=False"),
-        ("shuffle=True", "class_weight={0: 2.0}"),
-        ("shuffle=True", "**settings"),
-        ("model.summary()", "names = [each.name for each in model.layers]"),
-    ],
-)
-def test_a_call_of_keras_fit_is_not_rewritten_where_something_would_be_lost(before: str, after: str):
-    recognised = found(KERAS.replace(before, after))
-    assert recognised.cell is None
-    expected = "and a job calls fit itself, on Keras' torch backend or on TensorFlow. Write def model() that makes, "
-    assert expected in recognised.text
-    assert "%%dlrun" in recognised.text
-
-
-def test_a_call_of_fit_on_tensorflow_is_rewritten_with_its_import():
-    recognised = found(KERAS.replace("import keras", "from tensorflow import keras"))
-    assert recognised.cell is not None
-    assert recognised.cell.startswith("from tensorflow import keras\n")
-    assert recognised.cell.replace("from tensorflow import keras", "import keras") == found(KERAS).cell
-
-
 def test_a_submission_names_the_cells_of_the_loop(tmp_path):
     checked = check(capture_cell([SETUP], LOOP, line=2), {"num_epochs": 7})
     assert checked.capture.relocate(checked.definition.summary) == (
@@ -350,13 +294,6 @@ def test_a_loop_in_a_module_of_the_project_is_found(tmp_path, monkeypatch):
     checked = check(capture_file(tmp_path / "train.py"), {"lr": 0.2}, file=tmp_path / "train.py")
     assert checked.definition.summary == "script: epochs in line 3, batches in line 2 of engine"
     assert (checked.config.epochs, checked.params) == (3, {"lr": 0.2})
-
-
-def test_the_first_line_keeps_what_was_on_it():
-    assert offer("x\n", ("--epochs", "5", "--clip", "1"), "--slots 2 --epochs=3") == (
-        "%%dlsubmit --slots 2 --epochs=3 --clip 1\nx\n"
-    )
-    assert offer("x\n", (), "") == "%%dlsubmit\nx\n"
 
 
 GAN = """import torch

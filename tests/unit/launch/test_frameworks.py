@@ -18,6 +18,7 @@ TRAINER = "from transformers import Trainer, TrainingArguments"
         ("import lightning.pytorch as pl", ("lightning.pytorch",)),
         ("import torch\nfrom pytorch_lightning import Trainer", ("pytorch_lightning",)),
         (KERAS, ("keras",)),
+        ("import keras\nnet = keras.Sequential()\nnet.compile(loss='mse')\nnet.fit(x, y)", ("keras",)),
         ("import keras\nimages, labels = keras.datasets.mnist.load_data()", ()),
         (TRAINER, ("transformers.trainer",)),
         ("from transformers import AutoTokenizer", ()),

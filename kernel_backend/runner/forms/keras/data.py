@@ -40,15 +40,17 @@ class Data(NamedTuple):
         return tuple(data) if isinstance(data, list) else data
 
 
-def data_of(value: Any, role: str) -> Data:
+def data_of(value: Any, role: str, shuffle: bool = True) -> Data:
     """Return the samples of the data that the user's function `role` returned.
 
-    The data may be arrays x, (x, y) or (x, y, sample_weight), or a torch Dataset or DataLoader. Raises
-    InvalidDefinition for anything else.
+    The data may be arrays x, (x, y) or (x, y, sample_weight), or a torch Dataset or DataLoader. Without `shuffle` the
+    order of arrays is kept. Raises InvalidDefinition for anything else.
     """
     arrays = tuple(value) if isinstance(value, list | tuple) else (value,)
     if not isinstance(value, PyDataset) and len(arrays) <= 3 and can_convert_arrays(arrays):
-        return _of_arrays(arrays, role)
+        data = _of_arrays(arrays, role)
+        order = None if shuffle else range(len(data.source.dataset))
+        return data._replace(source=data.source._replace(sampler=order))
     if isinstance(value, PyDataset) or not hasattr(value, "__len__"):
         raise InvalidDefinition(
             f"{role} is a {type(value).__name__}, whose samples have no index, so that they cannot be shared out to "

@@ -28,17 +28,24 @@ from kernel_backend.runner.forms.keras.state import (
 from kernel_backend.runner.forms.keras.user_callbacks import watches_batches
 from kernel_backend.runner.metrics.sums import share
 from kernel_backend.runner.timing.clock import CLOCK
+from kernel_backend.snapshots.keras_models import described as described_model
 
 
 class KerasLoop:
     """Daylight's work between the steps of a call of Keras' `fit` in this rank: reports, checkpoints, an early end."""
 
-    def __init__(self, rank: RankContext, model: Any, train: Shares, validation: Shares | None) -> None:
-        """Choose the checkpoint to resume from. It is restored when the first epoch of this attempt begins."""
+    def __init__(
+        self, rank: RankContext, model: Any, train: Shares, validation: Shares | None, described: bool
+    ) -> None:
+        """Choose the checkpoint to resume from. It is restored when the first epoch of this attempt begins.
+
+        With `described`, checkpoints hold the model's configuration, as no function of the cell makes the model.
+        """
         self.training = ExternalTraining(rank, "keras")
         self.training.form_state = self._state
         self._rank, self._model = rank, model
         self._train, self._validation = train, validation
+        self._description = description(model) if described else None
         self._sums: MetricSums | None = None  # from the first epoch on
         self._stopped: list[int | None] | None = self._saved.get("stopped")  # the length at which a callback stopped it
         self._before: list[list[torch.Tensor]] = []  # states to restore after a batch without samples of this rank
@@ -67,7 +74,8 @@ class KerasLoop:
         return [self._rank.config.epochs, self._rank.config.steps]
 
     def _state(self) -> dict[str, Any]:
-        return {"batch": self._train.taken, "stopped": self._stopped, "build": build_config(self._model)}
+        form = {"batch": self._train.taken, "stopped": self._stopped, "build": build_config(self._model)}
+        return form if self._description is None else {**form, "model": self._description}
 
     def refresh(self) -> None:
         """Copy the weights from Keras again, if it does not run on torch, so that a check of them sees the newest.
@@ -251,6 +259,14 @@ class KerasLoop:
             with torch.no_grad():
                 for each, before in zip(self._weights.buffers(), buffers, strict=True):
                     each.copy_(before)
+
+
+def description(model: Any) -> str | None:
+    """Return the configuration of a model as JSON; None if a class of the user does not give its own."""
+    try:
+        return described_model(model)
+    except Exception:  # any error of a user's get_config
+        return None
 
 
 def build_config(model: Any) -> dict[str, Any]:

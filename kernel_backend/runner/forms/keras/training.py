@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -10,8 +10,13 @@ from typing import Any
 import keras
 
 from kernel_backend.definition.contract import KerasBackend
+from kernel_backend.definition.keras.calls import FIT, FitCall
 from kernel_backend.definition.keras.cell import unsaved_draws
+from kernel_backend.definition.keras.fit import KerasFit, keras_fit
 from kernel_backend.errors import InvalidDefinition
+from kernel_backend.model.snapshot import DEFINITION
+from kernel_backend.model.syntax import module_tree
+from kernel_backend.runner.cell_values import save_trained
 from kernel_backend.runner.context import RankContext
 from kernel_backend.runner.external_loop.leave import FINISHED, Leave
 from kernel_backend.runner.forms.keras import tensorflow
@@ -33,14 +38,16 @@ class KerasTraining:
         if backend == "tensorflow":
             tensorflow.make_deterministic(rank.config.seed, operations=rank.config.reproducible != "off")
         with self._device():
-            functions = rank.functions
-            self._train = Shares(rank, data_of(functions.result("train_data"), "train_data()"), training=True)
+            given = vars(rank.loaded.module).get(FIT) or _of_functions(rank)
+            self._train = Shares(rank, data_of(given.train_data, "train_data", given.shuffle), training=True)
             self._validation: Shares | None = None
-            if functions.has("validation_data"):
-                data = data_of(functions.result("validation_data"), "validation_data()")
-                self._validation = Shares(rank, data, training=False)
-            self._model = _compiled(functions.result("model"), rank.ranks.size)
-        self._loop = KerasLoop(rank, self._model, self._train, self._validation)
+            if given.validation_data is not None:
+                self._validation = Shares(rank, data_of(given.validation_data, "validation_data"), training=False)
+            self._model = _compiled(given.model, rank.ranks.size)
+        self._callbacks: Sequence[Any] = given.callbacks
+        self._loop = KerasLoop(
+            rank, self._model, self._train, self._validation, described=FIT in vars(rank.loaded.module)
+        )
         if not on_torch():
             self._limit_guarantee()
 
@@ -53,23 +60,23 @@ class KerasTraining:
         """Call `fit`, commit a final checkpoint, and return the exit code."""
         try:
             with self._device():
-                self._fit()
+                history = self._fit()
             self._loop.refresh()
+            self._save_values(history)
             self._loop.training.finish()
         except Leave as leave:
             return leave.code
         return FINISHED
 
-    def _fit(self) -> None:
+    def _fit(self) -> Any:
         rank, model, loop = self._rank, self._model, self._loop
-        functions, training = rank.functions, loop.training
-        made = functions.result("callbacks") if functions.has("callbacks") else []
+        training = loop.training
         begins = training.position.epoch
         epochs = begins if loop.over else loop.epochs(rank.config.epochs)
         verbose = 2 if rank.ranks.rank == 0 else 0
         callbacks = JobCallbacks(
             loop,
-            callbacks_of(made, rank.ranks.rank, resumes=training.resumed_from is not None),
+            callbacks_of(self._callbacks, rank.ranks.rank, resumes=training.resumed_from is not None),
             add_progbar=verbose != 0,
             model=model,
             verbose=verbose,
@@ -77,7 +84,7 @@ class KerasTraining:
             steps=self._train.count,
         )
         self._wrap_steps()
-        model.fit(
+        return model.fit(
             self._train,
             validation_data=self._validation,
             initial_epoch=begins,
@@ -85,6 +92,15 @@ class KerasTraining:
             callbacks=callbacks,
             verbose=verbose,
         )
+
+    def _save_values(self, history: Any) -> None:
+        """Store the model, the history and the callbacks for the notebook, if the cell itself has called `fit`."""
+        module = self._rank.loaded.module
+        if FIT in vars(module):
+            target = _call_of(self._rank).target
+            if target:
+                setattr(module, target, history)
+            save_trained(self._rank, (self._model, history, *self._callbacks))
 
     def _wrap_steps(self) -> None:
         """Wrap Keras' training and validation steps.
@@ -110,7 +126,7 @@ class KerasTraining:
 
         These are draws by a generator of TensorFlow, whose state no checkpoint holds.
         """
-        call = unsaved_draws(Path(self._rank.job.code, "definition.py").read_text(encoding="utf-8"))
+        call = unsaved_draws(Path(self._rank.job.code, DEFINITION).read_text(encoding="utf-8"))
         if call:
             self._loop.training.guarantee = (
                 f"none: {call}() draws from a state that no checkpoint holds: take keras.random with a SeedGenerator"
@@ -125,6 +141,23 @@ class KerasTraining:
         self._train.close()
         if self._validation is not None:
             self._validation.close()
+
+
+def _of_functions(rank: RankContext) -> FitCall:
+    """Return the model, data and callbacks that the cell's functions return."""
+    functions = rank.functions
+    data = {name: functions.result(name) for name in ("train_data", "validation_data") if functions.has(name)}
+    model = functions.result("model")
+    return FitCall(model, **data, callbacks=functions.result("callbacks") if functions.has("callbacks") else ())
+
+
+def _call_of(rank: RankContext) -> KerasFit:
+    """Return the call of `fit` in the source of a cell that trains by it."""
+    source = Path(rank.job.code, DEFINITION).read_text(encoding="utf-8")
+    snapshot = rank.loaded.snapshot
+    found = keras_fit(module_tree(source), snapshot.roles_from if snapshot is not None else 1)
+    assert found is not None
+    return found
 
 
 def _skipping(step: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
@@ -143,14 +176,14 @@ def _check_backend(wanted: KerasBackend) -> None:
 def _compiled(model: Any, world: int) -> Any:
     """Return the model; raise InvalidDefinition unless it is a compiled Keras model that can train on `world` ranks."""
     if not isinstance(model, keras.Model):
-        raise InvalidDefinition(f"model() returned a {type(model).__name__}: return the compiled keras.Model")
+        raise InvalidDefinition(f"the model is a {type(model).__name__}: make it a compiled keras.Model")
     if not on_torch() and model.steps_per_execution > 1:
         raise InvalidDefinition(
             f"steps_per_execution={model.steps_per_execution} of model.compile takes several steps at once, and a job "
             "reports and saves after each: leave it out"
         )
     if not model.compiled:
-        raise InvalidDefinition("model() returned a model that is not compiled: call model.compile(...) before")
+        raise InvalidDefinition("the model is not compiled: call model.compile(...) before")
     if world > 1:
         for each in keras.src.tree.flatten(model.loss):
             reduction = getattr(each, "reduction", "sum_over_batch_size")
