@@ -46,7 +46,7 @@ def draw_search(overview: Overview, status: SearchStatus, dark: bool = False) ->
 
 def _incumbent(axes: Axes, status: SearchStatus, palette: Palette) -> None:
     steps, metric, best = status.incumbent, status.metric.name, status.best
-    last = f"{number(best.best)} ({status.number}.{best.trial})" if best else "no result yet"
+    last = f"{number(best.best)} ({status.number}.{best.trial})" if best and best.best is not None else "no result yet"
     line(axes, [(f"best {metric} so far", palette.ink, "bold"), (last, palette.training, "normal")], (0.0, 1.13), 8.5)
     values = [step.value for step in steps]
     dress(axes, values, palette)

@@ -65,7 +65,7 @@ def set_by_cell(tree: ast.Module, cell: int = 1, whole: bool = False) -> list[st
 
     Examples
     --------
-    >>> program = ast.parse("x = load()\nEPOCHS = 3\nbest = 9\nfor step in range(EPOCHS):\n    best = train(x)")
+    >>> program = ast.parse("x = load()\\nEPOCHS = 3\\nbest = 9\\nfor step in range(EPOCHS):\\n    best = train(x)")
     >>> set_by_cell(program, cell=2)
     ['best', 'step']
     """
