@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 FIT = "_daylight_fit"  # the variable of the module that holds the FitCall
 
 
 class FitCall(NamedTuple):
-    """Model, data and callbacks of a call of `fit`, with the validation data split off as Keras does."""
+    """Arguments of `fit` that say what is trained on what; its length and batch size are known from the source."""
 
     model: Any
-    train_data: Any
-    validation_data: Any = None
-    callbacks: Sequence[Any] = ()
-    shuffle: bool = True
+    x: Any
+    y: Any
+    callbacks: Any
+    validation_split: float
+    validation_data: Any
+    shuffle: bool
+    class_weight: Mapping[int, float] | None
+    sample_weight: Any
 
 
 def fit(
@@ -34,23 +38,5 @@ def fit(
     *_: Any,
     **__: Any,
 ) -> FitCall:
-    """Return a record of the arguments of `fit`; the job has set its length and batch size from the cell's source."""
-    from keras.src.trainers.data_adapters import array_slicing, data_adapter_utils
-
-    arrays = (x, y, sample_weight)
-    if validation_split and validation_data is None:
-        arrays, validation_data = array_slicing.train_validation_split(arrays, validation_split)
-    if class_weight is not None:
-        if arrays[2] is not None:
-            raise ValueError("You cannot `class_weight` and `sample_weight` at the same time.")
-        weights = data_adapter_utils.class_weight_to_sample_weights(arrays[1], class_weight)
-        arrays = (arrays[0], arrays[1], weights)
-    return FitCall(model, _without_none(arrays), _without_none(validation_data), callbacks or (), bool(shuffle))
-
-
-def _without_none(data: Any) -> Any:
-    """Return data as Keras expects it, (x, y) or (x,), for arrays with None for what was not given."""
-    if not isinstance(data, tuple):
-        return data
-    given = tuple(each for each in data if each is not None)
-    return given if len(given) > 1 else next(iter(given), None)
+    """Return a record of the arguments of Keras' `fit`, in its order."""
+    return FitCall(model, x, y, callbacks, validation_split, validation_data, shuffle, class_weight, sample_weight)

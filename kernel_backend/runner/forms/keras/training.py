@@ -10,7 +10,7 @@ from typing import Any
 import keras
 
 from kernel_backend.definition.contract import KerasBackend
-from kernel_backend.definition.keras.calls import FIT, FitCall
+from kernel_backend.definition.keras.calls import FIT
 from kernel_backend.definition.keras.cell import unsaved_draws
 from kernel_backend.definition.keras.fit import KerasFit, keras_fit
 from kernel_backend.errors import InvalidDefinition
@@ -23,6 +23,7 @@ from kernel_backend.runner.forms.keras import tensorflow
 from kernel_backend.runner.forms.keras.callbacks import JobCallbacks
 from kernel_backend.runner.forms.keras.data import SKIPPED, Shares, data_of
 from kernel_backend.runner.forms.keras.loop import KerasLoop
+from kernel_backend.runner.forms.keras.parts import parts_of
 from kernel_backend.runner.forms.keras.user_callbacks import callbacks_of
 from kernel_backend.runner.forms.keras.values import on_torch
 
@@ -38,7 +39,7 @@ class KerasTraining:
         if backend == "tensorflow":
             tensorflow.make_deterministic(rank.config.seed, operations=rank.config.reproducible != "off")
         with self._device():
-            given = vars(rank.loaded.module).get(FIT) or _of_functions(rank)
+            given = parts_of(rank)
             self._train = Shares(rank, data_of(given.train_data, "train_data", given.shuffle), training=True)
             self._validation: Shares | None = None
             if given.validation_data is not None:
@@ -141,14 +142,6 @@ class KerasTraining:
         self._train.close()
         if self._validation is not None:
             self._validation.close()
-
-
-def _of_functions(rank: RankContext) -> FitCall:
-    """Return the model, data and callbacks that the cell's functions return."""
-    functions = rank.functions
-    data = {name: functions.result(name) for name in ("train_data", "validation_data") if functions.has(name)}
-    model = functions.result("model")
-    return FitCall(model, **data, callbacks=functions.result("callbacks") if functions.has("callbacks") else ())
 
 
 def _call_of(rank: RankContext) -> KerasFit:
