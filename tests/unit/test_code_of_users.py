@@ -73,7 +73,6 @@ WHOSE = {
     "kernel_backend/snapshots/git.py": OWN,
     "kernel_backend/snapshots/loaded/__init__.py": OWN,
     "kernel_backend/spawn_helper.py": "an agent, as a user, with the few variables of KEPT",
-    "jupyter_ext/job/result.py": OWN,
     "jupyter_ext/magics/line.py": OWN,
     "jupyter_ext/submit/local.py": OWN,
     "daylight/search.py": OURS,
