@@ -19,6 +19,7 @@ from jupyter_ext.job.job import Job
 from jupyter_ext.job.outcome import raise_if_failed
 from jupyter_ext.job.unfinished import goes_on, until_it_stops, waiting_line
 from jupyter_ext.job.values import JobValues
+from jupyter_ext.values.limit import READ_S, limited
 from jupyter_ext.values.reads import reads
 from kernel_backend.client import Client
 from kernel_backend.commands.artifacts import why_missing
@@ -143,7 +144,9 @@ class AwaitedValues:
 
     def _bind(self, expected: Expected, wanted: set[str], line: _Line) -> None:
         """Bind the values that are `expected` of a job which has ended, but for names that the user has bound since."""
-        job, values = expected.job, expected.job.values(wait=False)
+        job = expected.job
+        with limited(READ_S, f"%dl values {job.number} reads them without a limit"):
+            values = job.values(wait=False)
         ours = [name for name in expected.before if self._is_due(name, expected) and name in values]
         theirs = [name for name in ours if self._held.get(name, _MISSING) is not expected.before[name]]
         chosen = {name: values[name] for name in ours if name not in theirs}

@@ -1,20 +1,27 @@
 """Run notebooks from top to bottom, plainly and with nothing but a magic's line added: all later outputs are equal.
 
-python -m tests.torture.run_all [NAME ...]
+python -m tests.torture.run_all [--kill] [NAME ...]
+
+With `--kill` a rank of each job is killed at a random instant of its first seconds, but for cells that are run as they
+are: these are not begun again.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
+import random
 import re
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import nbformat
+import psutil
 from nbclient import NotebookClient
 
 from jupyter_ext.values.awaited import MARK
@@ -93,13 +100,41 @@ def differences(path: Path, folder: Path, environment: Mapping[str, str]) -> lis
     ]
 
 
+@contextlib.contextmanager
+def killed_once(world: World, at_most: float = 6.0) -> Iterator[list[int]]:
+    """Kill one rank within its first seconds, in the `with` block; the list gets its process ID when that is done."""
+    killed, over = list[int](), threading.Event()
+
+    def kill() -> None:
+        while not killed and not over.wait(0.05):
+            for pid, process in world.ranks().items():
+                over.wait(random.uniform(0, at_most))
+                with contextlib.suppress(psutil.Error):
+                    process.kill()
+                    killed.append(pid)
+                break
+
+    thread = threading.Thread(target=kill)
+    thread.start()
+    try:
+        yield killed
+    finally:
+        over.set()
+        thread.join()
+
+
 def main() -> int:
     """Run the notebooks that are named, or all; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*")
-    names = parser.parse_args().names
-    paths = [path for path in sorted(FOLDER.glob("*.py")) if not names or path.stem in names]
-    wrong = 0
+    parser.add_argument("--kill", action="store_true")
+    options = parser.parse_args()
+    paths = [path for path in sorted(FOLDER.glob("*.py")) if not options.names or path.stem in options.names]
+    if options.kill:
+        paths = [
+            path for path in paths if all(not each.magic.startswith("%%dlrun") for each in parts_of(path.read_text()))
+        ]
+    wrong = kills = 0
     with tempfile.TemporaryDirectory() as temporary:
         world = World(Path(temporary) / "home", shared_forkserver=True)
         forked_kernels.write_kernelspec(Path(temporary) / "kernels", world.home)
@@ -107,12 +142,15 @@ def main() -> int:
         world.serve()
         try:
             for path in paths:
-                found = differences(path, Path(temporary) / path.stem, world.environment)
+                with killed_once(world) if options.kill else contextlib.nullcontext([]) as killed:
+                    found = differences(path, Path(temporary) / path.stem, world.environment)
                 wrong += bool(found)
+                kills += len(killed)
                 print(f"{path.stem:24} {'; '.join(found) or 'equal'}", flush=True)
         finally:
             world.close()
-    print(f"{len(paths) - wrong} of {len(paths)} notebooks show the same with the magic's line as without it")
+    after = f", after {kills} kills" * options.kill
+    print(f"{len(paths) - wrong} of {len(paths)} notebooks show the same with the magic's line as without it{after}")
     return int(wrong > 0)
 
 
