@@ -187,7 +187,7 @@ def test_a_rerun_takes_its_changes_along_or_none(hosted, in_its_place):
     plain, changed = service.heard
     assert plain.startswith(b"POST /api/experiments/1/rerun HTTP/1.1\r\n")
     assert plain.endswith(b"\r\n\r\n")
-    assert changed.endswith(b'\r\n\r\n{"params":{"lr":0.1},"config":{}}')
+    assert changed.endswith(b'\r\n\r\n{"params":{"lr":0.1},"config":{},"note":"","tags":[]}')
 
 
 def test_the_quickstart_is_read_without_the_service(hosted, in_its_place):
