@@ -912,7 +912,7 @@ class StoreContract:
         seen, whole = store.overview(number), store.overview(few)
         assert [trial.index for trial in seen.trials] == [3, 4, 7, *range(81, 101)]
         assert seen.trial_counts == seen.counts == {"queued": 2, "paused": 98}
-        assert (seen.state, seen.front) == ("queued", store.trial(number, 100))
+        assert (seen.state, seen.front) == ("running", store.trial(number, 100))
         assert list(whole.trials) == store.trials(few)
         assert (whole.trial_counts, whole.counts) == ({}, {"queued": 50})
         assert store.overviews(search="#1") == [seen]

@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import sys
 from collections.abc import Mapping
+from multiprocessing import forkserver
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import IO
@@ -36,6 +37,7 @@ class ForkedService:
             writing = Connection(os.dup(said.fileno()), readable=False)
         environment = {**os.environ, **variables, "DAYLIGHT_HOME": str(home)}
         started = _CONTEXT.Process(target=_serve, args=(writing, os.getcwd(), arguments, environment), daemon=True)
+        _start_forkserver()
         started.start()
         writing.close()
         self._process = started
@@ -66,6 +68,16 @@ class ForkedService:
         self._process.join(PATIENCE_S * starvation())
         assert self._process.exitcode is not None
         return self._process.exitcode
+
+
+def _start_forkserver() -> None:
+    """Start the process that is forked, if none runs, in an environment without a home: whose end would end it, too."""
+    home = os.environ.pop("DAYLIGHT_HOME", None)
+    try:
+        forkserver.ensure_running()
+    finally:
+        if home is not None:
+            os.environ["DAYLIGHT_HOME"] = home
 
 
 def _serve(output: Connection, folder: str, arguments: tuple[str, ...], environment: Mapping[str, str]) -> None:
