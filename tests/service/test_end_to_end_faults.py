@@ -126,9 +126,9 @@ def test_a_log_line_can_say_that_another_try_is_of_no_use(world):
 def test_a_node_that_a_log_line_excludes_is_avoided_until_the_experiment_is_resumed(world):
     does = "print('GPU 3: uncorrectable ECC error', flush=True); os.kill(os.getpid(), signal.SIGKILL)"
     number = world.submit(ONCE, **QUIET, marker="ecc", does=does).experiment.number
-    held = world.state(number, "paused")
+    held = until(lambda: (o := world.overview(number)).trials[0].excluded and o.wait and o, "a node is left out")
     (node,) = held.trials[0].excluded
-    assert held.experiment.state == "active"
+    assert (held.experiment.state, held.state) == ("active", "queued")
     assert held.wait.reason == (
         f"left out after a line of the log (--on-log): {node}; pause and resume it to try there again"
     )
