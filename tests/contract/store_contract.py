@@ -482,7 +482,7 @@ class StoreContract:
             store.experiments(state="sleepy")
 
     def test_a_search_is_listed_by_both_words_that_it_may_show(self, store: Store) -> None:
-        """Whether it runs or waits is known to the service, which decides."""
+        """List a search as running and as queued: the service, which knows of waits, keeps the right one."""
         number = search(store)
         store.record(number, [created(1)], [Added(1, {})], at=1.0)
         store.advance_trial(number, 1, events.Held(), at=2.0, holds={Hold.SEARCH})
