@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from kernel_backend.definition.keras.cell import compiles, imports_keras
-from kernel_backend.definition.lightning.cell import is_main
 from kernel_backend.definition.script.hyperparameters import constants
 from kernel_backend.definition.script.written import Place, expression
+from kernel_backend.definition.trainer.cell import statements
 from kernel_backend.errors import InvalidDefinition
 from kernel_backend.model.record import Value
 from kernel_backend.model.syntax import FunctionNode
@@ -105,7 +105,7 @@ def keras_fit(tree: ast.Module, roles_from: int) -> KerasFit | None:
     >>> found.model, found.target
     ('net', 'h')
     """
-    body = list(_statements(tree.body))
+    body = statements(tree.body)
     if any(isinstance(each, FunctionNode) and each.name == "train_data" for each in body):
         return None
     compiled = compiled_models(tree)
@@ -139,11 +139,6 @@ def write_values(tree: ast.Module, fit: KerasFit, params: Mapping[str, Value], l
             place.write(params[name])
 
 
-def _statements(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
-    for each in body:
-        yield from _statements(each.body) if isinstance(each, ast.If) and is_main(each) else [each]
-
-
 def compiled_models(tree: ast.Module) -> set[str]:
     """Return the variables that hold compiled Keras models.
 
@@ -171,7 +166,7 @@ def _of_keras(fit: ast.Call) -> bool:
 
 def _compiled(tree: ast.Module) -> Iterator[str]:
     makers = {each.name for each in tree.body if isinstance(each, FunctionNode) and any(compiles(each, tree))}
-    for each in _statements(tree.body):
+    for each in statements(tree.body):
         if isinstance(each, FunctionNode | ast.ClassDef):
             continue
         for node in ast.walk(each):
