@@ -156,8 +156,8 @@ def capture_cell(
     data = [name for name in bound & (namespace or {}).keys() if is_data((namespace or {})[name])]
     past = History(executed.statements, executed.displayed, data)
     shared = _shared(executed)
-    given = Slice(past, executed.start, shared, from_jobs, trains=trains).given if from_jobs else ()
-    held = values([*captured, *sorted(given)], namespace, from_jobs)
+    given = _given(past, executed.start, shared, from_jobs, trains=trains)
+    held = values([*captured, *given], namespace, {*from_jobs, *given})
     sliced = Slice(past, executed.start, [*shared, *held.needs], held.written, trains=trains)
     drawn = unseeded(executed, sliced, None if draws_anew else namespace)
     if drawn.held.written:
@@ -240,6 +240,16 @@ def _plain(source: str) -> str:
 def _numbered(cell: Cell | str, index: int) -> Cell:
     cell = Cell(cell) if isinstance(cell, str) else cell
     return replace(cell, source=_plain(cell.source), number=index + 1 if cell.number is None else cell.number)
+
+
+def _given(past: History, start: int, shared: Sequence[str], from_jobs: Collection[str], *, trains: bool) -> list[str]:
+    """Return the names whose values travel as jobs have set them, and those of values that change along with these."""
+    found, names = frozenset[str](), frozenset(from_jobs)
+    while names - found:
+        sliced = Slice(past, start, shared, names, trains=trains)
+        found = frozenset(sliced.given)
+        names = found | sliced.bound_up
+    return sorted(found)
 
 
 def _shared(executed: Executed) -> list[str]:

@@ -18,6 +18,7 @@ from jupyter_ext.capture.facts import FunctionNode, Statement
 from jupyter_ext.capture.follow.libraries import ALL_STATES
 from jupyter_ext.capture.history import History
 from jupyter_ext.capture.loaded import packages_used_by
+from jupyter_ext.capture.names import root
 
 # Names that the import system defines in every module.
 _MODULE_NAMES = {"__name__", "__file__", "__doc__", "__spec__", "__loader__", "__package__", "__builtins__"}
@@ -106,6 +107,20 @@ class Slice:
         """Return the names of values from earlier cells that the submitted cell may change in place."""
         found = (name for name, times in self.history.changers.items() if times[-1] >= self.start)
         return tuple(sorted(name for name in found if name in self.captured or self.is_value(name)))
+
+    @property
+    def bound_up(self) -> frozenset[str]:
+        """Return the names of values that needed statements before the submitted cell change by methods of given ones.
+
+        To run such a statement again, as `model.compile("adam", half)` for `half`, would change the given `model`.
+        """
+        times = (time for time in self.needed if time < self.start and self._calls_given(time))
+        found = frozenset(name for time in times for name in self.history.names_at(time))
+        return frozenset(name for name in (found & self.read) - self.given if self.is_value(name))
+
+    def _calls_given(self, time: int) -> bool:
+        called = [getattr(node, "value", None) for node in self.history.executed[time].nodes]
+        return any(isinstance(each, ast.Call) and root(each)[0] in self.given for each in called)
 
     def makers(self, name: str, captured: Iterable[str] = ()) -> set[int]:
         """Return the indices of all statements on which the value of `name` before the submitted cell depends.

@@ -89,12 +89,14 @@ class World:
         self.main = types.ModuleType("__main__")
         monkeypatch.setitem(sys.modules, "__main__", self.main)
 
-    def capture(self, cells: list[str], target: str, *names: str, **made: object) -> Capture:
+    def capture(
+        self, cells: list[str], target: str, *names: str, from_jobs: tuple[str, ...] = (), **made: object
+    ) -> Capture:
         if made:
             vars(self.main).update(made)
         else:
             exec("\n".join(cells), vars(self.main))
-        return capture_cell(cells, target, vars(self.main), captured=names)
+        return capture_cell(cells, target, vars(self.main), captured=names, from_jobs=from_jobs)
 
     def job(self, capture: Capture) -> Any:
         assert not capture.problems
@@ -234,6 +236,23 @@ def test_values_that_share_nothing_have_a_file_each(world: World):
     assert [(each.file, each.format) for each in capture.captured] == [
         (f"captured/{name}.pkl", "pickle") for name in "abcd"
     ]
+
+
+class Model:
+    """Substitute for a model of a library whose `compile` begins its training anew, and keeps what it is given."""
+
+    def compile(self, loss: object) -> None:
+        self.loss, self.steps = loss, 0
+
+
+def test_what_a_job_has_trained_is_not_changed_by_statements_that_another_value_needs(world: World):
+    cells = ["from collections import Counter", "loss = Counter()", "model = Model()\nmodel.compile(loss)"]
+    vars(world.main).update(Model=Model)
+    exec("\n".join(cells), vars(world.main))
+    world.main.model.steps = 7
+    capture = world.capture(cells, "def model_(): return model.steps, model.loss is loss", from_jobs=("model",), x=1)
+    assert "compile" not in capture.source
+    assert world.job(capture).model_() == (7, True)
 
 
 def test_what_shares_an_object_is_named_with_its_file(world: World):
