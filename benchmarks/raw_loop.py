@@ -85,7 +85,7 @@ def bare(source: str) -> Step:
     return step_of(folder)
 
 
-def job(source: str, every: str) -> tuple[Step, list[dict[str, float]]]:
+def job(source: str, every: str, rehearse: bool = True) -> tuple[Step, list[dict[str, float]]]:
     """Run the program as a job; return its step time, and the stalls of its checkpoints."""
     folder = Path(tempfile.mkdtemp())
     (folder / "code").mkdir()
@@ -105,7 +105,7 @@ def job(source: str, every: str) -> tuple[Step, list[dict[str, float]]]:
         experiment=1,
         trial=1,
         attempt=1,
-        config=Config(slots=1, threads=1, checkpoint_every=parse_cadence(every)),
+        config=Config(slots=1, threads=1, checkpoint_every=parse_cadence(every), rehearse=rehearse),
         params={},
         placement=(Share(node="here", kind="cpu", address="127.0.0.1", slots=(0,)),),
         python=sys.executable,
@@ -148,19 +148,26 @@ def main() -> None:
     print(recognised(), flush=True)
     for width in options.widths:
         source = PROGRAM.format(width=width, steps=STEPS)
-        alone, ours, saves = [], [], []
+        alone, ours, rehearsed, unrehearsed = [], [], [], []
         for _ in range(options.rounds):
             alone.append(bare(source))
             ours.append(job(source, "1000h")[0])
-            saves += job(source, "40steps")[1]
-        wall, cpu = ([each[clock] / other[clock] for each, other in zip(ours, alone, strict=True)] for clock in (0, 1))
-        print(
-            f"steps of {statistics.median(each.wall for each in alone):.1f} ms: {_spread(wall)} of the bare loop's "
-            f"on the wall, {_spread(cpu)} of its CPU; "
-            f"a checkpoint of {statistics.median(each['bytes'] for each in saves) / 1e6:.1f} MB stalls "
-            f"{1e3 * statistics.median(each['stall'] for each in saves):.1f} ms",
-            flush=True,
-        )
+            rehearsed.append(job(source, "40steps"))
+            unrehearsed.append(job(source, "40steps", rehearse=False))
+        print(f"steps of {statistics.median(each.wall for each in alone):.1f} ms: {_ratios(ours, alone)}", flush=True)
+        for name, jobs in ("rehearsed", rehearsed), ("not rehearsed", unrehearsed):
+            saves = [each for _, those in jobs for each in those]
+            print(
+                f"  saved each 40 steps, a restart {name}: {_ratios([step for step, _ in jobs], alone)}; "
+                f"a checkpoint of {statistics.median(each['bytes'] for each in saves) / 1e6:.1f} MB stalls "
+                f"{1e3 * statistics.median(each['stall'] for each in saves):.1f} ms",
+                flush=True,
+            )
+
+
+def _ratios(jobs: Sequence[Step], alone: Sequence[Step]) -> str:
+    wall, cpu = ([each[clock] / other[clock] for each, other in zip(jobs, alone, strict=True)] for clock in (0, 1))
+    return f"{_spread(wall)} of the bare loop's on the wall, {_spread(cpu)} of its CPU"
 
 
 def _spread(ratios: Sequence[float]) -> str:
