@@ -171,14 +171,13 @@ class DaylightMagics(Magics):
         job = Job(overview.experiment.number, client)
         if options.out:
             self.kernel.user_ns[options.out] = job
-        if cell is not None and not plain:
-            self._define(cell, checked.definition, capture)
+        makes = self._define(cell, checked.definition, capture) if cell is not None and not plain else ""
         awaited = self._awaited(checked, only=plain and bool(options.back)) if cell is not None else []
         if cell is not None:
             notes = self._notes(checked, overview, awaited, options.out, new)
             checked = replace(checked, passing=(*checked.passing, *notes))
             used = (*capture.changed, *capture.compared)
-            self.awaited.expect(job, client, awaited, self.recorder.running, used)
+            self.awaited.expect(job, client, awaited, self.recorder.running, used, makes)
         ended = self._follow(client, overview, checked, options, widget)
         if ended is not None and awaited:
             self.awaited.arrived(job)
@@ -249,11 +248,11 @@ class DaylightMagics(Magics):
         changed = stale_cells(notebook_path(self.kernel), cells, needed, self.recorder.started)
         return replace(capture, warnings=(*capture.warnings, *changed))
 
-    def _define(self, cell: str, definition: Definition, capture: Capture) -> None:
+    def _define(self, cell: str, definition: Definition, capture: Capture) -> str:
         """Execute the definitions of a cell in the notebook, after the cell was submitted or trained locally.
 
         An error is shown, but does not affect the experiment. A function never replaces a notebook value that is not a
-        function: a trained `model` stays.
+        function: a trained `model` stays. Returns the code that creates the cell's Trainer, "" if there is none.
         """
         names = {each.attribute for each in definition.functions.values() if not each.value}
         held = self.kernel.user_ns
@@ -270,6 +269,7 @@ class DaylightMagics(Magics):
             )
         if not result.success:
             tell("the experiment was submitted; in the notebook the cell failed as shown above", file=sys.stderr)
+        return part.makes
 
 
 DaylightMagics.dlsubmit.__doc__ = _parser().format_help()

@@ -19,6 +19,7 @@ class NotebookPart(NamedTuple):
 
     code: str
     recorded: str | None  # the running cell without what the notebook leaves out, for later captures; None: all of it
+    makes: str = ""  # code that creates the cell's Trainer, for when the job has trained
 
 
 def notebook_part(
@@ -44,12 +45,15 @@ def notebook_part(
     """
     parsed = parse_cell(running)
     if definition.form == "lightning":
+        text, line = transform(cell), lightning.training_line(parsed.tree)
         return NotebookPart(
-            lightning.defined_only(transform(cell)), _above(parsed.lines, lightning.training_line(parsed.tree))
+            lightning.defined_only(text), _above(parsed.lines, line), lightning.makes_trainer(text) if line else ""
         )
     if definition.form == "trainer":
-        line = trainer.training_line(parsed.tree, module)
-        return NotebookPart(trainer.defined_only(transform(cell), module), _above(parsed.lines, line))
+        text, line = transform(cell), trainer.training_line(parsed.tree, module)
+        return NotebookPart(
+            trainer.defined_only(text, module), _above(parsed.lines, line), trainer.makes_trainer(text, module)
+        )
     if definition.calls_fit:
         line = keras.training_line(parsed.tree, module)
         return NotebookPart(_above(parsed.plain, line) or "", _above(parsed.lines, line))

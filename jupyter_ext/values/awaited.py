@@ -26,6 +26,7 @@ from kernel_backend.commands.artifacts import why_missing
 from kernel_backend.errors import DaylightError, NotFound, ServiceUnreachable
 from kernel_backend.model.states import ExperimentState
 from kernel_backend.printable import harmless
+from kernel_backend.runner.forms.trained_trainer import TrainedTrainer
 from kernel_backend.text import duration
 from kernel_backend.text.terminal import tell
 
@@ -51,7 +52,8 @@ class NotRun(InputRejected):
 class Expected:
     """Values that a job will set: their names, what the notebook had under these, and the submitted cell.
 
-    `before` has those that it may set, too, for which no cell waits.
+    `before` has those that it may set, too, for which no cell waits. `makes` is code that creates the Trainer of the
+    submitted cell, which cannot travel.
     """
 
     job: Job
@@ -59,6 +61,7 @@ class Expected:
     before: Mapping[str, Any]  # by name
     cell: str
     names: frozenset[str]
+    makes: str = ""
     seen: list[tuple[float, float]] = field(default_factory=list)  # time, and epochs trained at it
 
 
@@ -72,14 +75,17 @@ class AwaitedValues:
         self._bound: dict[str, Any] = {}  # values that came from jobs, by name
         self._absent: dict[str, str] = {}  # why values could not come, by name
 
-    def expect(self, job: Job, client: Client, names: Iterable[str], cell: str, used: Iterable[str] = ()) -> None:
+    def expect(
+        self, job: Job, client: Client, names: Iterable[str], cell: str, used: Iterable[str] = (), makes: str = ""
+    ) -> None:
         """Await the values `names`, which the submitted `cell` sets in a job; for each name the last job counts.
 
-        Those of the names `used` that the job turns out to have changed are bound with them.
+        Those of the names `used` that the job turns out to have changed are bound with them. `makes` is code that
+        creates the cell's Trainer anew, to get what the job has made of its own.
         """
         own = frozenset(names)
         before = {name: self._held.get(name, _MISSING) for name in own.union(used)}
-        self._by_name |= dict.fromkeys(own, Expected(job, client, before, _text(cell), own))
+        self._by_name |= dict.fromkeys(own, Expected(job, client, before, _text(cell), own, makes))
 
     def bind_for(self, cell: str) -> None:
         """Wait for the values that a cell reads, and bind them; raises NotRun if one of them cannot come.
@@ -182,13 +188,38 @@ class AwaitedValues:
             line.show(f"{waiting_line(now)}{left}; interrupt to stop waiting")
 
     def _take(self, job: Job, values: JobValues, chosen: Mapping[str, Any]) -> None:
-        self._held.update(chosen)
-        self._bound |= chosen
+        named = chosen.keys() & values.keys()  # one that is bound under another name stays as it is
+        trainers = {name: chosen[name] for name in named if isinstance(chosen[name], TrainedTrainer)}
+        arrived = {name: each for name, each in chosen.items() if name not in trainers}
+        self._held.update(arrived)
+        self._bound |= arrived
+        self._put_into(trainers, job)
         if values.random is not None:
             set_random(values.random)
         for expected in {id(each): each for each in self._by_name.values()}.values():
             if expected.job.number == job.number:
                 self._forget(expected)
+
+    def _put_into(self, trainers: Mapping[str, TrainedTrainer], job: Job) -> None:
+        """Bring what a job has made of its Trainer into the notebook's, which the submitted cell's code creates.
+
+        Without that code the state itself is bound, unless the notebook has a Trainer of that name.
+        """
+        makes = next((each.makes for each in self._by_name.values() if each.job.number == job.number), "")
+        for name, trained in trainers.items():
+            try:
+                if makes:
+                    exec(compile(makes, f"<Trainer of #{job.number}>", "exec"), self._held)
+                if name in self._held:
+                    trained.put_into(self._held[name])
+                else:
+                    self._held[name] = trained
+            except Exception as error:  # of the user's code, as a Trainer for GPUs that the notebook lacks
+                self._held.pop(name, None)
+                self._absent[name] = (
+                    f"{name} could not be made again here: {type(error).__name__}: {error}. "
+                    f"%dl values {job.number} {name} --as NAME brings its state, and job.metrics() has its numbers"
+                )
 
     def _forget(self, expected: Expected) -> None:
         self._by_name = {name: each for name, each in self._by_name.items() if each is not expected}

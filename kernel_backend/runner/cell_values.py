@@ -10,6 +10,7 @@ from kernel_backend.artifacts.run import run
 from kernel_backend.model.artifacts import INDEX, LAST, MOST_BYTES, RANDOM, VALUES, CellValues
 from kernel_backend.runner.context import RankContext
 from kernel_backend.runner.determinism.random_states import RandomStates
+from kernel_backend.runner.forms.trained_trainer import TrainedTrainer
 from kernel_backend.snapshots.job_values import digest, write
 
 _CODE = (type, FunctionType, ModuleType)  # what the notebook has by running the cell's definitions
@@ -25,6 +26,7 @@ class ValueWriter:
         place = snapshot.locate(snapshot.roles_from) if snapshot is not None else None
         of_notebook = rank.loaded.definition.form == "plain" or (place is not None and place.cell is not None)
         self._writes = of_notebook and rank.ranks.rank == 0 and config.values != "off" and config.search is None
+        self._most = config.values if isinstance(config.values, int) else MOST_BYTES
         self._before: dict[str, str] | None = None  # digests of earlier cells' values as the cell begins
 
     def begin(self, held: Mapping[str, Any]) -> None:
@@ -68,7 +70,7 @@ class ValueWriter:
             values[RANDOM] = RandomStates().state_dict()
         path = run.folder / VALUES
         with path.open("w+b") as file:
-            written = write(values, file, MOST_BYTES)
+            written = write(values, file, self._most)
         facts = written._asdict() | {"missing": {**written.missing, **missing}}
         index = CellValues(**facts, unchanged=tuple(unchanged), slots=self._rank.ranks.size)
         run.artifact(VALUES, path)
@@ -78,17 +80,16 @@ class ValueWriter:
 
 
 def save_trained(
-    rank: RankContext, objects: Iterable[object], trainer: type | tuple[()] = (), instead: str = ""
+    rank: RankContext, objects: Iterable[object], trainer: object = None, state: TrainedTrainer | None = None
 ) -> None:
     """Store those variables of a framework's cell that hold `objects` which the job has trained or filled.
 
-    Variables of the class `trainer` are not stored, as the job trains by another one; `instead` says what to do.
+    For variables that hold the `trainer` its `state` is stored: the notebook makes a Trainer of its own.
     """
     held, trained = vars(rank.loaded.module), [each for each in objects if each is not None]
+    trainers = {name: state for name, each in held.items() if each is trainer and state is not None and name[:1] != "_"}
     names = [name for name, value in held.items() if any(value is each for each in trained)]
-    why = f"the job has trained by a Trainer of its own: {instead}"
-    trainers = [name for name, value in held.items() if isinstance(value, trainer) and name[:1] != "_"]
-    ValueWriter(rank, names, only=True).save(held, missing=dict.fromkeys(trainers, why))
+    ValueWriter(rank, [*names, *trainers], only=True).save({**held, **trainers})
 
 
 def _values(held: Mapping[str, Any], names: Collection[str] = ()) -> dict[str, Any]:

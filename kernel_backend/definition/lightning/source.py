@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping
+from itertools import takewhile
 from typing import Any, TypeVar
 
 from kernel_backend.definition.lightning.calls import FIT
@@ -37,13 +38,25 @@ def defined_only(source: str) -> str:
 
     A notebook runs this in place of the cell when a job does the training.
     """
-    kept: list[ast.stmt] = []
-    for each in ast.parse(source).body:
-        if _may_fit(each):
-            break
-        if isinstance(each, _DEFINING) or not any(called(call).endswith("Trainer") for call in _calls_in(each)):
-            kept.append(each)
-    return ast.unparse(ast.Module(kept, []))
+    return ast.unparse(ast.Module([each for each in _until_training(source) if not _makes(each)], []))
+
+
+def makes_trainer(source: str) -> str:
+    """Return the statements of a cell that create its Trainer, above the one that trains; "" if there are none.
+
+    A notebook runs these once the job has trained, to have a Trainer with the job's results.
+    """
+    return ast.unparse(ast.Module([each for each in _until_training(source) if _makes(each)], []))
+
+
+def _until_training(source: str) -> list[ast.stmt]:
+    return list(takewhile(lambda each: not _may_fit(each), ast.parse(source).body))
+
+
+def _makes(statement: ast.stmt) -> bool:
+    """Return True if a statement creates a Trainer."""
+    defines = isinstance(statement, _DEFINING)
+    return not defines and any(called(call).endswith("Trainer") for call in _calls_in(statement))
 
 
 def training_line(tree: ast.Module) -> int | None:

@@ -57,14 +57,32 @@ def defined_only(source: str, module: ast.Module) -> str:
     A notebook runs this in place of the cell when a job does the training. `module` is the captured module, in which
     earlier cells may import or derive the Trainer's class, or create the Trainer.
     """
+    return _source(_parts(source, module)[0])
+
+
+def makes_trainer(source: str, module: ast.Module) -> str:
+    """Return a cell's statements from the one that creates its Trainer up to the one that trains; "" without any.
+
+    A notebook runs these once the job has trained, to have a Trainer with the job's results.
+    """
+    return _source(_parts(source, module)[1])
+
+
+def _source(body: list[ast.stmt]) -> str:
+    return ast.unparse(ast.Module(body, []))
+
+
+def _parts(source: str, module: ast.Module) -> tuple[list[ast.stmt], list[ast.stmt]]:
+    """Return the statements before the one that creates the Trainer or trains, and from there up to the training."""
     trainers, held = classes(module), held_trainers(module)
-    kept: list[ast.stmt] = []
+    before: list[ast.stmt] = []
+    making: list[ast.stmt] = []
     for each in statements(ast.parse(source).body):
-        makes = not isinstance(each, _DEFINING) and any(is_made(node, trainers) for node in ast.walk(each))
-        if makes or statement_trains(each, held):
+        if statement_trains(each, held):
             break
-        kept.append(each)
-    return ast.unparse(ast.Module(kept, []))
+        makes = not isinstance(each, _DEFINING) and any(is_made(node, trainers) for node in ast.walk(each))
+        (making if making or makes else before).append(each)
+    return before, making
 
 
 def training_line(tree: ast.Module, module: ast.Module) -> int | None:

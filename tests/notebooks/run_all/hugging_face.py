@@ -32,3 +32,11 @@ print(logits)
 model.config.num_labels, sum(p.numel() for p in model.parameters())
 # %%
 model.bert.embeddings.word_embeddings.weight.sum().item()
+# %%
+trainer.state.global_step, trainer.state.epoch, round(trainer.state.log_history[-1]["train_loss"], 6)
+# %%
+from contextlib import redirect_stdout
+
+with redirect_stdout(None):  # how long it took
+    found = trainer.evaluate(dataset)
+trainer.model is model, sorted(found), found["eval_loss"], trainer.predict(dataset).predictions.argmax(1).tolist()

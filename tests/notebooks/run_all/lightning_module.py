@@ -53,3 +53,7 @@ print("accuracy", (predictions == y[96:]).float().mean().item(), type(lit) is Li
 lit.net[0].weight.sum().item(), dict(lit.hparams)
 # %%
 len(lit.epoch_losses), lit.epoch_losses[-1]
+# %%
+trainer.current_epoch, trainer.global_step, {name: each.item() for name, each in trainer.callback_metrics.items()}
+# %%
+trainer.lightning_module is lit, trainer.validate(lit, val_loader, verbose=False)

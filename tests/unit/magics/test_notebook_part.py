@@ -38,12 +38,13 @@ def test_a_trainer_whose_class_is_of_an_earlier_cell_does_not_train_in_the_noteb
     found = part(cell, TRAINER)
     assert found.code == "args = TrainingArguments('out', num_train_epochs=1)\nbefore = 1"
     assert found.recorded == f"\n{ARGUMENTS}before = 1\n{MADE.format(kind)}".rstrip("\n")
+    assert found.makes == MADE.format(kind).rstrip("\n")
 
 
 @pytest.mark.parametrize("train", ["trainer.train()", "result = trainer.train()", "if True:\n    trainer.train()"])
 def test_a_trainer_of_an_earlier_cell_does_not_train_in_the_notebook(train: str) -> None:
     found = part(f"before = 1\n{train}\nafter = trainer.evaluate()\n", TRAINER + ARGUMENTS + MADE.format("Trainer"))
-    assert found == ("before = 1", "\nbefore = 1")
+    assert found == NotebookPart("before = 1", "\nbefore = 1")
 
 
 def test_a_function_that_only_mentions_the_training_stays_in_the_notebook() -> None:
@@ -54,20 +55,27 @@ def test_a_function_that_only_mentions_the_training_stays_in_the_notebook() -> N
 def test_the_main_block_of_a_cell_ends_above_its_training() -> None:
     above = TRAINER + ARGUMENTS + MADE.format("Trainer")
     main = 'if __name__ == "__main__":\n'
-    assert part(f"{main}    x = 1\n    trainer.train()\n", above) == ("x = 1", f"\n{main}    x = 1")
-    assert part(f"y = 1\n{main}    trainer.train()\n", above) == ("y = 1", "\ny = 1")
+    assert part(f"{main}    x = 1\n    trainer.train()\n", above) == NotebookPart("x = 1", f"\n{main}    x = 1")
+    assert part(f"y = 1\n{main}    trainer.train()\n", above) == NotebookPart("y = 1", "\ny = 1")
 
 
 def test_a_lightning_trainer_of_an_earlier_cell_does_not_fit_in_the_notebook() -> None:
     found = part("before = 1\ntrainer.fit(model)\nafter = trainer.test(model)\n", LIGHTNING)
-    assert found == ("before = 1", "\nbefore = 1")
+    assert found == NotebookPart("before = 1", "\nbefore = 1")
+
+
+def test_what_makes_a_lightning_trainer_is_kept_for_when_the_job_has_trained() -> None:
+    made = "callback = Stop()\ntrainer = L.Trainer(max_epochs=2, callbacks=[callback])\n"
+    found = part(f"{made}trainer.fit(model)\n", LIGHTNING)
+    assert found.code == "callback = Stop()"
+    assert found.makes == "trainer = L.Trainer(max_epochs=2, callbacks=[callback])"
 
 
 def test_later_captures_learn_which_statements_of_a_loop_the_notebook_left_out() -> None:
     loop = "for epoch in range(2):\n    model(x).backward()\n"
-    assert part(f"lr = 0.1\n{loop}") == ("\nlr = 0.1\n\n\n", "\nlr = 0.1\n\n\n")
+    assert part(f"lr = 0.1\n{loop}") == NotebookPart("\nlr = 0.1\n\n\n", "\nlr = 0.1\n\n\n")
 
 
 def test_a_definition_of_functions_is_executed_whole() -> None:
     cell = "def model(): ...\ndef train_data(): ...\ndef loss(): ...\n"
-    assert part(cell) == (cell, None)
+    assert part(cell) == NotebookPart(cell, None)

@@ -9,8 +9,9 @@ import pytest
 import torch
 
 from jupyter_ext.job.values import JobValues
-from jupyter_ext.values.awaited import AwaitedValues
+from jupyter_ext.values.awaited import AwaitedValues, NotRun
 from kernel_backend.model.artifacts import RANDOM, CellValues
+from kernel_backend.runner.forms.trained_trainer import TrainedTrainer
 
 
 class Ended:
@@ -26,8 +27,22 @@ class Ended:
         return JobValues(self.number, self._index, self._values)
 
 
-def expect(awaited: AwaitedValues, job: Any, *names: str) -> None:
-    awaited.expect(job, None, names, f"%%dlsubmit\ncell of {job.number}")  # type: ignore[arg-type]
+class Trainer:
+    """A Trainer of the notebook, with what is put into it."""
+
+    def __init__(self, model: str) -> None:
+        self.model = model
+
+
+class Trained(TrainedTrainer):
+    """State of a Trainer of `Trainer`'s kind."""
+
+    def put_into(self, trainer: Any) -> None:
+        trainer.model, trainer.log = self.model, self.state
+
+
+def expect(awaited: AwaitedValues, job: Any, *names: str, makes: str = "") -> None:
+    awaited.expect(job, None, names, f"%%dlsubmit\ncell of {job.number}", makes=makes)  # type: ignore[arg-type]
 
 
 def arrived(awaited: AwaitedValues, job: Any) -> None:
@@ -84,6 +99,40 @@ def test_the_random_generators_are_set_only_if_the_job_has_stored_them() -> None
     arrived(awaited, other)
     assert random.random() == random.Random(8).random()
     assert torch.equal(torch.rand(1), torch.rand(1, generator=torch.Generator().manual_seed(8)))
+
+
+def test_a_trainer_is_made_by_the_cells_own_line_and_gets_what_the_job_has_made_of_its_own() -> None:
+    held: dict[str, Any] = {"Trainer": Trainer}
+    awaited, job = AwaitedValues(held), Ended(3, model="trained", trainer=Trained("trained", [0.5]))
+    expect(awaited, job, "model", "trainer", makes="trainer = Trainer(model)")
+    arrived(awaited, job)
+    assert (type(held["trainer"]), vars(held["trainer"])) == (Trainer, {"model": "trained", "log": [0.5]})
+    assert awaited.bound == ["model"]  # later cells that are submitted make the Trainer by its line
+
+
+def test_a_trainer_of_an_earlier_cell_gets_it_and_without_any_the_state_is_bound() -> None:
+    own = Trainer("mine")
+    held: dict[str, Any] = {"trainer": own}
+    awaited, job = AwaitedValues(held), Ended(3, trainer=Trained("trained", [0.5]))
+    expect(awaited, job, "trainer")
+    arrived(awaited, job)
+    assert (held["trainer"], own.model) == (own, "trained")
+    del held["trainer"]
+    awaited.bind(job)  # type: ignore[arg-type]
+    assert held["trainer"].state == [0.5]
+    awaited.bind(job, ["trainer"], renamed="other")  # type: ignore[arg-type]
+    assert repr(held["other"]) == ("<state of the job's Trainer of str: put_into(trainer) brings it into another>")
+
+
+def test_a_trainer_that_cannot_be_made_here_fails_the_cell_that_reads_it_alone() -> None:
+    held: dict[str, Any] = {}
+    awaited, job = AwaitedValues(held), Ended(3, model="trained", trainer=Trained("trained", []))
+    expect(awaited, job, "model", "trainer", makes="trainer = Trainer(devices=8)")
+    arrived(awaited, job)
+    assert held["model"] == "trained"
+    awaited.bind_for("model")
+    with pytest.raises(NotRun, match=r"trainer could not be made again here: NameError: .*%dl values 3 trainer --as"):
+        awaited.bind_for("trainer.predict(x)")
 
 
 def test_nothing_of_a_cell_is_read_while_no_job_is_awaited() -> None:

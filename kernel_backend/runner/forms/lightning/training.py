@@ -13,7 +13,6 @@ import torch
 from torch import Tensor, nn
 
 from kernel_backend.checkpoints.storage import open_storage
-from kernel_backend.definition.lightning.calls import TrainerCall
 from kernel_backend.definition.reported.missing_metric import way_of
 from kernel_backend.errors import InvalidDefinition
 from kernel_backend.model.reports import Fact, Report
@@ -63,6 +62,7 @@ from kernel_backend.runner.forms.lightning.progress import TrainerState
 from kernel_backend.runner.forms.lightning.quiet import be_quiet
 from kernel_backend.runner.forms.lightning.results import Results
 from kernel_backend.runner.forms.lightning.strategy import RankStrategy
+from kernel_backend.runner.forms.trained_trainer import TrainedLightning
 from kernel_backend.runner.gradients.reducer import ControlFlags
 from kernel_backend.runner.logical_ranks import LogicalRanks
 from kernel_backend.runner.loop.cadence import CadenceTimer
@@ -226,9 +226,9 @@ class LightningTraining:
         return FINISHED
 
     def _save_values(self) -> None:
-        instead = "job.metrics() has its numbers, and another one, trainer = Trainer(), tests and predicts"
         trained = (self.module, self._call.datamodule, *self._callbacks)
-        save_trained(self.rank, trained, TrainerCall, instead)
+        state = TrainedLightning(self.module, TrainerState(self.trainer).state_dict())
+        save_trained(self.rank, trained, self._call.trainer, state)
 
     def close(self) -> None:
         """Wait for a checkpoint that is being written, and stop threads and loader workers."""

@@ -21,6 +21,7 @@ from kernel_backend.runner.context import RankContext
 from kernel_backend.runner.determinism.rank_variables import hidden_rank_variables
 from kernel_backend.runner.external_loop.leave import FINISHED, Leave
 from kernel_backend.runner.external_loop.training import ExternalTraining
+from kernel_backend.runner.forms.trained_trainer import TrainedHuggingFace
 from kernel_backend.runner.forms.trainer.hooks import in_job
 from kernel_backend.runner.forms.trainer.loop import TrainerLoop
 
@@ -46,9 +47,9 @@ class TrainerTraining:
         try:
             with _begun(self._trainer):
                 self._trainer.train()
-            instead = "job.metrics() has its numbers, and another one, Trainer(model, ...), evaluates and predicts"
-            trained = (self._trainer.model, *self._trainer.callback_handler.callbacks)
-            save_trained(self._training.rank, trained, Trainer, instead)
+            model, state = self._trainer.model, self._trainer.state
+            trained = (model, *self._trainer.callback_handler.callbacks)
+            save_trained(self._training.rank, trained, self._trainer, TrainedHuggingFace(model, state))
             self._training.finish()
         except Leave as leave:
             return leave.code
