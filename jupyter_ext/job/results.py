@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +20,7 @@ from kernel_backend.model.record import Value, checked
 from kernel_backend.model.reports import Kind, StoredReport
 from kernel_backend.model.times import Times
 from kernel_backend.model.views.overview import CheckpointInfo
+from kernel_backend.text.terminal import tell
 
 if TYPE_CHECKING:
     import pandas
@@ -280,7 +281,14 @@ class JobResults(JobBase):
         values = self.values(trust=trust, wait=wait)
         return values.last if name is None else values[name]
 
-    def values(self, trial: int | None = None, *, trust: bool = False, wait: bool = True) -> JobValues:
+    def values(
+        self,
+        trial: int | None = None,
+        *,
+        trust: bool = False,
+        wait: bool = True,
+        arriving: Callable[[str], None] = tell,
+    ) -> JobValues:
         """Return the values that the submitted cell has set in the job.
 
         Of a definition of functions it is the table of validations as `history`, and a model that is given as a value.
@@ -295,6 +303,8 @@ class JobResults(JobBase):
             Allow another user's values, which may run code, in this process.
         wait : bool, default True
             Wait for the job's end.
+        arriving : callable, optional
+            Takes a line of progress every few seconds while large values are downloaded; by default it is printed.
 
         Returns
         -------
@@ -317,7 +327,7 @@ class JobResults(JobBase):
         trial = self._meant(trial)
         if trial not in self._values:
             try:
-                self._values[trial] = values_of(self._client, self.number, trial)
+                self._values[trial] = values_of(self._client, self.number, trial, arriving)
             except NotFound:
                 self._values[trial] = values_of_functions(self, trial)
         return self._values[trial]

@@ -6,26 +6,29 @@ import ast
 import contextlib
 import difflib
 import inspect
-import io
 import linecache
 import sys
-from collections.abc import Mapping
+import tempfile
+import time
+from collections.abc import Callable, Mapping
 from types import FunctionType, ModuleType
-from typing import Any
-
-import xxhash
+from typing import IO, Any
 
 from jupyter_ext.job.own_classes import equivalent, submitted_code
+from kernel_backend.checkpoints.streams import Digesting
 from kernel_backend.client import Client
 from kernel_backend.commands.artifacts import index_of, no_values, why_missing
 from kernel_backend.definition.parse import parse
 from kernel_backend.errors import CheckpointDamaged, DaylightError, InvalidRequest, NotFound
 from kernel_backend.model.artifacts import LAST, RANDOM, VALUES, CellValues
+from kernel_backend.model.sizes import size
 from kernel_backend.model.syntax import module_tree
 from kernel_backend.snapshots.object_graph import JOB, unpickled
 from kernel_backend.text.terminal import tell
 
 _LINES = 12  # of a difference between two definitions of a class
+_IN_MEMORY = 2**28  # bytes; more are put into a temporary file
+_AGAIN_S = 2.0  # between lines of progress
 
 
 class JobValues(dict[str, Any]):
@@ -47,25 +50,39 @@ class JobValues(dict[str, Any]):
         raise NotFound(why_missing(self._number, self.index, name))
 
 
-def values_of(client: Client, number: int, trial: int) -> JobValues:
-    """Download a trial's values and return them.
+def values_of(client: Client, number: int, trial: int, arriving: Callable[[str], None]) -> JobValues:
+    """Download a trial's values and return them; `arriving` gets lines of progress if that takes a while.
 
     Classes and functions of the program are the notebook's own where they are equivalent. Raises NotFound if the trial
     has stored none, CheckpointDamaged if they are not what was stored, and InvalidRequest if they cannot be read here.
     """
     index = index_of(client, number, trial)
-    data = client.artifact(number, trial, VALUES)
-    if xxhash.xxh3_128_hexdigest(data) != index.digest:
+    with tempfile.SpooledTemporaryFile(_IN_MEMORY) as file:
+        _download(client, number, trial, index, file, arriving)
+        file.seek(0)
+        try:
+            return JobValues(number, index, unpickled(file, _classes(client, number, index), JOB))
+        except DaylightError:
+            raise
+        except Exception as error:  # any error of the values' own code, or a module that is not installed here
+            raise InvalidRequest(
+                f"the values of #{number} cannot be read here: {type(error).__name__}: {error}. They were made in the "
+                f"job's environment: %dl env {number}"
+            ) from error
+
+
+def _download(
+    client: Client, number: int, trial: int, index: CellValues, file: IO[bytes], arriving: Callable[[str], None]
+) -> None:
+    seen, told = Digesting(), time.monotonic()
+    for piece in client.artifact_pieces(number, trial, VALUES):
+        file.write(piece)
+        seen.take(piece)
+        if time.monotonic() - told >= _AGAIN_S:
+            arriving(f"values of #{number}: {size(seen.size)} of {size(index.bytes)}")
+            told = time.monotonic()
+    if seen.digest != index.digest:
         raise CheckpointDamaged(f"the values of #{number} are damaged: their digest is another")
-    try:
-        return JobValues(number, index, unpickled(io.BytesIO(data), _classes(client, number, index), JOB))
-    except DaylightError:
-        raise
-    except Exception as error:  # any error of the values' own code, or a module that is not installed here
-        raise InvalidRequest(
-            f"the values of #{number} cannot be read here: {type(error).__name__}: {error}. They were made in the "
-            f"job's environment: %dl env {number}"
-        ) from error
 
 
 def values_of_functions(job: Any, trial: int) -> JobValues:

@@ -121,8 +121,7 @@ def _of_framework(definition: Definition, capture: Capture) -> Untrained:
 
     For a definition that consists of functions it is the model, if that is given as a value and not by a function.
     """
-    # A hint on lines that are not run says already how to load the model.
-    loads = [] if any("job.load()" in each for each in definition.hints) else ["job.load()"]
+    loads = ["job.load()"]
     if definition.form == "lightning":
         found = lightning_cell(module_tree(capture.source), capture.roles_from)
         fit = found.fit

@@ -25,6 +25,7 @@ from kernel_backend.client import Client
 from kernel_backend.commands.artifacts import why_missing
 from kernel_backend.errors import DaylightError, NotFound, ServiceUnreachable
 from kernel_backend.model.states import ExperimentState
+from kernel_backend.model.values import listed
 from kernel_backend.printable import harmless
 from kernel_backend.runner.forms.trained_trainer import TrainedTrainer
 from kernel_backend.text import duration
@@ -151,8 +152,13 @@ class AwaitedValues:
     def _bind(self, expected: Expected, wanted: set[str], line: _Line) -> None:
         """Bind the values that are `expected` of a job which has ended, but for names that the user has bound since."""
         job = expected.job
-        with limited(READ_S, f"%dl values {job.number} reads them without a limit"):
-            values = job.values(wait=False)
+        with limited(READ_S, f"%dl values {job.number} reads them without a limit") as again:
+
+            def arriving(text: str) -> None:
+                again()
+                line.show(text)
+
+            values = job.values(wait=False, arriving=arriving)
         ours = [name for name in expected.before if self._is_due(name, expected) and name in values]
         theirs = [name for name in ours if self._held.get(name, _MISSING) is not expected.before[name]]
         chosen = {name: values[name] for name in ours if name not in theirs}
@@ -282,8 +288,7 @@ def set_random(states: Mapping[str, Any]) -> None:
 
 def _came(job: Job, values: JobValues, names: Sequence[str]) -> str:
     rank = " (rank 0)" if values.index.slots > 1 else ""
-    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
-    return f"from #{job.number}{rank}: {', '.join(names[:_LISTED]) or 'nothing'}{more}"
+    return f"from #{job.number}{rank}: {listed(names, _LISTED) or 'nothing'}"
 
 
 def _time_left(seen: list[tuple[float, float]], epochs: int | None) -> str:

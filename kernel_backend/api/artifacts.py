@@ -15,16 +15,19 @@ class ArtifactHandler(ApiHandler):
     """Handler that serves the bytes of an artifact."""
 
     async def get(self, number: str, trial: str, name: str) -> None:
-        """Read the bytes of an artifact: images are displayed, everything else is downloaded."""
+        """Read the bytes of an artifact from an offset on: images are displayed, everything else is downloaded."""
+        skipped = self.integer("offset", 0)
         found = await self.service.artifacts.read(self.user, int(number), int(trial), name)
         media = found.artifact.media if found.artifact.media in HARMLESS else UNKNOWN
         how = "inline" if media in PICTURES else "attachment"
         self.set_header("Content-Type", media)
         self.set_header("Content-Disposition", f'{how}; filename="{found.artifact.file}"')
         self.set_header("Content-Security-Policy", "sandbox; default-src 'none'")
-        self.set_header("Content-Length", found.size)  # without it a truncated answer would look complete
+        # Without it a truncated answer would look complete.
+        self.set_header("Content-Length", max(found.size - skipped, 0))
         async for piece in found.pieces:
-            self.write(piece)
+            self.write(piece[skipped:])
+            skipped = max(skipped - len(piece), 0)
             await self.flush()  # waits for a slow client
 
 

@@ -355,8 +355,14 @@ class Client(ClusterCalls, NoticeCalls, AttemptCalls, MeasuredCalls):
 
     def artifact(self, number: int, trial: int, name: str) -> bytes:
         """Return the bytes of an artifact; raises NotFound."""
-        path = f"/api/experiments/{number}/trials/{trial}/artifacts/{quote(check_name(name))}"
-        return self._service.call("GET", path, timeout=READING_S).content
+        return self._service.call("GET", _artifact(number, trial, name), timeout=READING_S).content
+
+    def artifact_pieces(self, number: int, trial: int, name: str) -> Iterator[bytes]:
+        """Yield the bytes of an artifact in pieces; a lost connection continues where it broke. Raises NotFound.
+
+        The bytes are not verified: an artifact may be replaced meanwhile.
+        """
+        return self._service.pieces(_artifact(number, trial, name), timeout=READING_S)
 
     def verify(self, number: int, trial: int, checkpoint: str) -> CheckpointInfo:
         """Verify every byte of a checkpoint; return the checkpoint's record with the result."""
@@ -435,6 +441,10 @@ def _running(home: Path | None) -> Address:
     if address is None:
         raise ServiceUnreachable("no Daylight service runs: start it with: daylight serve")
     return address
+
+
+def _artifact(number: int, trial: int, name: str) -> str:
+    return f"/api/experiments/{number}/trials/{trial}/artifacts/{quote(check_name(name))}"
 
 
 def _kept(number: int, trial: int, checkpoint: str) -> str:

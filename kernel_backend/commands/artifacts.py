@@ -16,6 +16,7 @@ from kernel_backend.model import versions
 from kernel_backend.model.artifacts import INDEX, Artifact, CellValues
 from kernel_backend.model.ids import Reference
 from kernel_backend.model.sizes import size
+from kernel_backend.model.states import EXPERIMENT_ENDED
 from kernel_backend.model.values import nearest
 from kernel_backend.text.stored_files import ARTIFACT_HEAD, artifact_row
 
@@ -97,6 +98,9 @@ def index_of(client: Client, number: int, trial: int) -> CellValues:
     try:
         return versions.read(CellValues, client.artifact(number, trial, INDEX))
     except NotFound as error:
+        overview = client.experiment(number)
+        if overview.experiment.state not in EXPERIMENT_ENDED:
+            raise NotFound(f"#{number} is {overview.state}: its values come at its end") from error
         raise no_values(number) from error
 
 

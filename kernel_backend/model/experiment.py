@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Literal, TypeVar
 
-from pydantic import Field, FiniteFloat, field_validator
+from pydantic import Field, FiniteFloat, PositiveInt, field_validator
 
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.record import GivenParams, Record, Value
@@ -214,8 +214,9 @@ class Config(Record):
     rng: Literal["derived", "stream"] = "derived"
     reproducible: Literal["off", "host", "portable"] = "host"
     rehearse: bool = True  # rehearse a restart of a program that has its own training loop, while it trains
-    # What the cell of a notebook gives back: its values, with rng the random generators, too. None: on.
-    values: Literal["on", "rng", "off"] | None = None
+    # What the cell of a notebook gives back: its values, with rng the random generators, too. A number: up to so many
+    # bytes. None: on.
+    values: Literal["on", "rng", "off"] | PositiveInt | None = None
     weights_from: str | None = Field(None, pattern=r"\d+(\.\d+)?")  # trial from whose best weights training starts
     metric: Metric = Metric()  # defines which checkpoint is best
     metric_pattern: tuple[str, ...] = ()  # regular expressions whose named groups extract metrics from a command's log

@@ -16,7 +16,7 @@ from typing import IO, Any, NamedTuple
 import cloudpickle
 import xxhash
 
-from kernel_backend.model.sizes import size
+from kernel_backend.model.sizes import size, size_word
 from kernel_backend.snapshots.object_graph import JOB, reduced_object, reduced_view
 
 _SHOWN = 200  # characters of a value's text
@@ -43,7 +43,7 @@ def write(values: Mapping[str, Any], file: IO[bytes], most: int) -> Written:
         file.seek(0)
         file.truncate()
         try:
-            pickler = _pickled(left, target := _Digesting(file))
+            pickler = _pickled(left, target := _Digesting(file, most))
         except OSError:
             raise
         except Exception:  # any error of a user's class: find whose it is
@@ -58,7 +58,7 @@ def write(values: Mapping[str, Any], file: IO[bytes], most: int) -> Written:
 
 def digest(value: Any) -> str | None:
     """Return a digest of a value's content, which changes if the value does; None if it cannot be pickled."""
-    target = _Digesting(io.BytesIO(), keeps=False)
+    target = _Digesting()
     try:
         _pickled(value, target)
     except Exception:  # any error of a user's class
@@ -81,7 +81,7 @@ def _unpicklable(values: Mapping[str, Any]) -> dict[str, str]:
     found = {}
     for name, value in values.items():
         try:
-            _pickled(value, _Digesting(io.BytesIO(), keeps=False))
+            _pickled(value, _Digesting())
         except Exception as error:  # any error of a user's class
             found[name] = f"a {type(value).__name__} cannot be pickled ({_reason(error)}); it reads {shown(value)}"
     return found
@@ -91,15 +91,24 @@ def _largest(values: Mapping[str, Any], excess: int, most: int) -> dict[str, str
     """Return why the largest values are left out, by name: so many that at least `excess` bytes are saved."""
     sizes = {}
     for name, value in values.items():
-        _pickled(value, target := _Digesting(io.BytesIO(), keeps=False))
+        _pickled(value, target := _Digesting())
         sizes[name] = target.bytes
     found: dict[str, str] = {}
     for name in sorted(sizes, key=lambda name: -sizes[name]):
         if excess <= 0:
             break
-        found[name] = f"it has {size(sizes[name])}, and all values together may have {size(most)}"
+        found[name] = (
+            f"it has {size(sizes[name])}, and all values together may have {size(most)}: submit with --values "
+            f"{size_word(_rounded(sum(sizes.values())))}"
+        )
         excess -= sizes[name]
     return found
+
+
+def _rounded(count: int) -> int:
+    """Return a number of bytes that is no less, in two digits."""
+    unit = int("1" + "0" * (len(str(count)) - 2))
+    return -(-count // unit) * unit
 
 
 def _reason(error: Exception) -> str:
@@ -153,17 +162,17 @@ def _is_named(obj: Any) -> bool:
 
 
 class _Digesting:
-    """Output file that counts and digests what is written to it, and passes it on to `file` if it `keeps` it."""
+    """Output that counts and digests what is written to it, and passes the first `most` bytes on to a file."""
 
-    def __init__(self, file: IO[bytes], keeps: bool = True) -> None:
-        self._file, self._keeps, self._digest = file, keeps, xxhash.xxh3_128()
+    def __init__(self, file: IO[bytes] | None = None, most: int = 0) -> None:
+        self._file, self._most, self._digest = file, most, xxhash.xxh3_128()
         self.bytes = 0
 
     def write(self, data: Any) -> int:
         count = memoryview(data).nbytes
         self._digest.update(data)
         self.bytes += count
-        if self._keeps:
+        if self._file is not None and self.bytes <= self._most:
             self._file.write(data)
         return count
 

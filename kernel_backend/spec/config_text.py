@@ -27,6 +27,7 @@ from kernel_backend.model.ids import parse_reference
 from kernel_backend.model.record import Record, Value
 from kernel_backend.model.search.records import Search
 from kernel_backend.model.search.registry import method_of
+from kernel_backend.model.sizes import parse_size, size_word
 from kernel_backend.model.values import written
 from kernel_backend.spec.assignments import parse_value
 from kernel_backend.spec.options import OPTIONS
@@ -239,6 +240,16 @@ def _validation_cadence(text: str) -> Cadence:
     return every
 
 
+def _values(text: str) -> str | int:
+    """Parse what a cell gives back: `on`, `rng`, `off`, or the bytes of a size; raises InvalidRequest for any other."""
+    if text in ("on", "rng", "off"):
+        return text
+    try:
+        return parse_size(text)
+    except InvalidRequest:
+        raise InvalidRequest(f"{text!r} is none of on, rng and off, and no size such as 4GB") from None
+
+
 # Parsers of options' texts into fields of Config; pydantic parses the others.
 _ON_NAN = {"stop": "fail", "note": "go-on"}  # written form -> stored form; stored forms are accepted, too
 _PARSERS: Mapping[str, Callable[[Any], Any]] = {
@@ -254,6 +265,7 @@ _PARSERS: Mapping[str, Callable[[Any], Any]] = {
     "on_nan": lambda text: _ON_NAN.get(text, text),
     "slots": _slots,
     "search.budget": parse_slot_time,
+    "values": _values,
     "max_time": parse_duration,
     "search.keep_allocation": _allocation_length,
     "search.options": _own_options,
@@ -333,6 +345,7 @@ _WRITERS: Mapping[str, Callable[[Any], list[list[str]]]] = {
     "metric_pattern": lambda patterns: [[each] for each in patterns],
     "on_log": lambda policies: [[each.pattern, each.action] for each in policies if each not in LOG_POLICIES],
     "on_nan": lambda stored: [[next((word for word, each in _ON_NAN.items() if each == stored), stored)]],
+    "values": lambda stored: [[size_word(stored) if isinstance(stored, int) else stored]],
     "search.stopping": lambda _: [[]],
     "search.budget": lambda seconds: [[duration_word(seconds)]],
     "max_time": lambda seconds: [[duration_word(seconds)]],

@@ -248,7 +248,8 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         ("--values",),
         "exactness",
-        "on: cells that read what this one sets wait for the job and get it; rng: the random generators, too; off [on]",
+        "on: cells that read what this one sets wait for the job and get it, up to 1 GiB; 4GB: up to that; rng: the "
+        "random generators, too; off [on]",
         {"metavar": "WHICH"},
         config="values",
     ),

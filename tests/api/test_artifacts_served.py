@@ -52,7 +52,14 @@ def test_what_was_kept_is_listed_and_read(served, client, kept):
     }
     for each in found:
         assert client.artifact(1, 1, each.name) == (kept / each.name).read_bytes()
+        assert b"".join(client.artifact_pieces(1, 1, each.name)) == (kept / each.name).read_bytes()
     assert client.experiment(1).artifacts_seq == client.experiment(1).seq
+
+
+@pytest.mark.parametrize("offset", [1, 2_000_000, 3_000_000, 4_000_000])
+def test_a_download_goes_on_where_it_broke(served, kept, offset):
+    answer = get(served, f"big?offset={offset}")
+    assert answer.content == (kept / "big").read_bytes()[offset:]
 
 
 def test_pictures_are_shown_and_everything_else_is_saved(served, kept):

@@ -43,10 +43,9 @@ def known(kernels: Path) -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="module")
-def kernel(world: World, kernels: Path) -> Iterator[Kernel]:
-    """Provide a kernel, next to a service that already runs."""
-    world.serve()
+@contextlib.contextmanager
+def started(world: World, kernels: Path) -> Iterator[Kernel]:
+    """Start a kernel, and end it after the `with` block."""
     environment = {**os.environ, **world.environment}
     with known(kernels):
         manager = KernelManager(kernel_name="python3")
@@ -57,6 +56,14 @@ def kernel(world: World, kernels: Path) -> Iterator[Kernel]:
     yield Kernel(manager, client)
     client.stop_channels()
     manager.shutdown_kernel(now=True)
+
+
+@pytest.fixture(scope="module")
+def kernel(world: World, kernels: Path) -> Iterator[Kernel]:
+    """Provide a kernel, next to a service that already runs."""
+    world.serve()
+    with started(world, kernels) as kernel:
+        yield kernel
 
 
 @pytest.fixture(scope="module")

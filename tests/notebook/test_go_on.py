@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.notebook.cells import Kernel, Notebook
+from tests.notebook.conftest import started
 from tests.support.world import World
 
 pytestmark = pytest.mark.notebook
@@ -98,6 +101,16 @@ def test_what_the_user_has_set_since_stays_and_the_jobs_can_be_had_beside_it(tra
     assert notebook.run("print(theirs, lossi)").strip() == "[0, 1, 2, 3] of the user"
 
 
+def test_another_kernel_of_the_notebook_gets_them_too(trained: str, kernels: Path, world: World) -> None:
+    with started(world, kernels) as kernel:
+        other = Notebook(kernel.manager, kernel.client)
+        other.run("%load_ext daylight")
+        other.run(f"{SETUP}\nimport daylight\ndaylight.job(1).wait()")
+        assert "from #1: epoch, history, loss, lossi, model, optimizer" in other.run("%dl values 1")
+        text = other.run("print(type(model) is Net, len(history), optimizer.param_groups[0]['params'][0].shape)")
+        assert text.strip() == "True 4 torch.Size([1, 4])"
+
+
 def test_a_value_that_cannot_come_fails_the_cell_that_reads_it(trained: str, notebook: Notebook) -> None:
     for _ in range(2):
         text = notebook.run("print('ran'); next(rows)")
@@ -124,6 +137,7 @@ def test_a_job_that_fails_fails_the_cell_that_waits_and_then_lets_it_run(trained
 
 def test_an_interrupt_ends_the_waiting_and_not_the_job(trained: str, notebook: Notebook, world: World) -> None:
     notebook.run(f"{SUBMIT}{ENDLESS}")
+    assert ": its values come at its end" in notebook.run("%dl values 4 best")
     text = notebook.run("print('best is', best)", interrupt_when="waiting for #4")
     assert "stopped waiting for #4, which goes on; the cell has not run" in text
     assert "best is" not in text

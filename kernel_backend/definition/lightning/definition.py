@@ -154,4 +154,7 @@ def _not_run(cell: LightningCell) -> Iterator[str]:
     calls = [each for each in cell.after if isinstance(each, ast.Expr | ast.Assign)]
     if calls:
         lines = f"line {calls[0].lineno}" if len(calls) == 1 else f"lines {calls[0].lineno} to {calls[-1].lineno}"
-        yield f"what follows trainer.fit ({lines}) is not run in the job: job.load() gives the trained module for it"
+        yield (
+            f"what follows trainer.fit ({lines}) is not run in the job: write it in a cell of its own, which waits for "
+            "this job"
+        )

@@ -120,8 +120,8 @@ def _hints(cell: TrainerCell, given: Mapping[str, ast.expr]) -> Iterator[str]:
     yield from validation_hints(cell.trainer, given)
     if cell.after:
         yield (
-            f"line {cell.after[0].lineno} and those below it are not run, as they stand behind train(): "
-            "job.load() gives the trained model"
+            f"line {cell.after[0].lineno} and those below it are not run, as they stand behind train(): write them in "
+            "a cell of their own, which waits for this job"
         )
 
 

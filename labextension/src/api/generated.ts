@@ -644,7 +644,7 @@ export interface components {
             /** @default true */
             rehearse: boolean;
             /** @default null */
-            values: ("on" | "rng" | "off") | null;
+            values: ("on" | "rng" | "off") | number | null;
             /** @default null */
             weights_from: string | null;
             /**

@@ -29,7 +29,8 @@ def test_numbers_of_the_arguments_are_hyperparameters() -> None:
     assert found.defaults == {"learning_rate": 1e-3, "per_device_train_batch_size": 8, "weight_decay": 0.0}
     assert found.settings == {"epochs": 5, "seed": 42, "metric": {"name": "eval_f1", "mode": "max"}}
     assert found.hints == (
-        "line 10 and those below it are not run, as they stand behind train(): job.load() gives the trained model",
+        "line 10 and those below it are not run, as they stand behind train(): write them in a cell of their own, "
+        "which waits for this job",
     )
 
 

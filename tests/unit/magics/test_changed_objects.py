@@ -46,7 +46,7 @@ class Ended:
         index = CellValues(values=dict.fromkeys(values, ""), bytes=0, digest="")
         self._values = JobValues(number, index, values)
 
-    def values(self, wait: bool) -> JobValues:
+    def values(self, wait: bool, arriving: object) -> JobValues:
         return self._values
 
 

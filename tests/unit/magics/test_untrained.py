@@ -160,11 +160,6 @@ def test_callbacks_of_a_trainer_are_named_as_they_record_the_training_in_the_job
     )
 
 
-def test_how_to_load_the_model_is_said_once_where_lines_are_not_run() -> None:
-    cell = "class More(Lit): ...\nmodel = More()\nTrainer().fit(model)\nprint(model)\n"
-    assert note(LIGHTNING, cell) == "the notebook's model stays as it was"
-
-
 def test_a_definition_of_functions_has_no_value_in_the_notebook_unless_its_model_is_one() -> None:
     parts = "def train_data(): ...\ndef loss(output, target): ...\n"
     assert note(SETUP, f"def model(): ...\n{parts}") is None

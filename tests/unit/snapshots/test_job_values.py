@@ -109,7 +109,9 @@ def test_the_largest_values_are_left_out_beyond_the_limit(notebook: dict[str, An
     written, there = brought(values, notebook, most=200_000)
     assert set(there) == {"middle", "small"}
     assert written.bytes < 200_000
-    assert written.missing == {"large": "it has 800.1 kB, and all values together may have 200.0 kB"}
+    assert written.missing == {
+        "large": "it has 800.1 kB, and all values together may have 200.0 kB: submit with --values 970kB"
+    }
 
 
 def test_a_digest_changes_with_the_content_alone() -> None:

@@ -239,6 +239,7 @@ def test_the_help_has_the_groups():
         "--accumulate 4 --compile --patience 3 --validate-every 500steps --validate-first",
         "--uneven drop --per-slot-batch --from 12.7",
         "--strategy fsdp2 --sync-bn --on-nan go_back --checkpoint-every 5steps",
+        "--values 4GB",
         "--on-nan note",
         "--checkpoint-every 90s --keep best_overall:3 --metric accuracy:max --hang-timeout 1.5h --max-restarts 0",
         "--checkpoint-every 2epochs --keep latest:1 --rng stream --reproducible off",

@@ -23,7 +23,7 @@ class Ended:
             values={name: repr(each) for name, each in values.items()}, bytes=1, digest="", slots=slots
         )
 
-    def values(self, trial: int | None = None, *, wait: bool = True) -> JobValues:
+    def values(self, trial: int | None = None, *, wait: bool = True, arriving: Any = None) -> JobValues:
         return JobValues(self.number, self._index, self._values)
 
 

@@ -27,6 +27,14 @@ def test_what_ends_in_time_leaves_the_alarm_as_it_was():
     assert signal.getitimer(signal.ITIMER_REAL)[0] < 3000
 
 
+def test_the_time_begins_anew_when_told():
+    with limited(6000, "") as again:
+        signal.setitimer(signal.ITIMER_REAL, 600)  # as if much of it had gone by
+        again()
+        left, _ = signal.getitimer(signal.ITIMER_REAL)
+    assert left > 600
+
+
 def test_another_thread_has_no_limit():
     found, before = [], signal.getsignal(signal.SIGALRM)
 
