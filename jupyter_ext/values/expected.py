@@ -12,6 +12,7 @@ from kernel_backend.definition.plain import brought_back
 from kernel_backend.definition.script.bindings import mutated_roots
 from kernel_backend.definition.script.defined import set_by_cell
 from kernel_backend.model.syntax import module_tree
+from kernel_backend.model.values import listed
 
 _LISTED = 6  # names that a note lists
 
@@ -58,7 +59,4 @@ def _is_data(value: Any) -> bool:
 def comes_back(names: Collection[str]) -> Iterator[str]:
     """Yield a note on the values that come from the job, if there are any."""
     if names:
-        shown = sorted(names)[:_LISTED]
-        more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
-        what = f"{', '.join(shown)}{more}"
-        yield f"a cell that reads {what} waits for this job, and gets what it has set"
+        yield f"a cell that reads {listed(sorted(names), _LISTED)} waits for this job, and gets what it has set"

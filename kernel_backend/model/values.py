@@ -8,7 +8,7 @@ import operator
 import re
 import sys
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -215,6 +215,18 @@ def _wanted(kinds: list[Any], value: Value) -> str:
     if len(values) > 1 and not types:
         return f"one of {', '.join(map(repr, values))}{nearest(value, values)}"
     return " or ".join(words + ["none" if kind is None else repr(kind) for kind in values])
+
+
+def listed(names: Sequence[str], most: int) -> str:
+    """Return names as text, the first `most` of them if there are more.
+
+    Examples
+    --------
+    >>> listed(["lr", "width", "seed"], 2)
+    'lr, width and 1 more'
+    """
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
 
 
 def nearest(name: object, names: Iterable[object]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import lru_cache, partial
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from kernel_backend.model.environments import EnvironmentInfo, packages
 from kernel_backend.model.experiment import Experiment, ScheduledExperiment
 from kernel_backend.model.resources import LOCAL
 from kernel_backend.model.snapshot import Environment
+from kernel_backend.model.values import listed
 from kernel_backend.service.lookups import Lookups
 from kernel_backend.snapshots.archive import Archive
 from kernel_backend.workspaces.base import EnvironmentStorage, Workspaces
@@ -73,7 +74,8 @@ class Preparation:
         if found.lacks and not locked:
             raise NoEnvironment(
                 f"the notebook's Python, {python}, is not on the machine where trainings run, and the one there, "
-                f"{found.path}, lacks {_some(found.lacks)}: have that installed there, or submit with --env locked"
+                f"{found.path}, lacks {listed(found.lacks, NAMED)}: have that installed there, or submit with "
+                "--env locked"
             )
         if found.path != python:
             self._replaced.add(snapshot)
@@ -193,7 +195,7 @@ class Preparation:
         lock, version = kept.lock(recorded), kept.version(recorded)
         notes = []
         if lock is not None and lock.unlocked:
-            lacking = _some([f"{name} ({why})" for name, why in lock.unlocked.items()])
+            lacking = listed([f"{name} ({why})" for name, why in lock.unlocked.items()], NAMED)
             notes.append(f"not in the locked environment: {lacking}")
         if version is not None and version != recorded.python:
             notes.append(f"the locked environment has Python {version}, the snapshot was made with {recorded.python}")
@@ -209,7 +211,7 @@ class Preparation:
             return error.message
         if only_versions:
             found = [each for each in found if each.recorded is not None and each.present is not None]
-        return f"not the packages of its snapshot: {_some([str(each) for each in found])}" if found else None
+        return f"not the packages of its snapshot: {listed([str(each) for each in found], NAMED)}" if found else None
 
     def _kept(self, owner: str) -> EnvironmentStorage:
         return self._workspaces.of(owner).environments
@@ -261,11 +263,6 @@ class Preparation:
         _log.info("environment %s was %s in %.1f s", environment.id[:12], done, time.monotonic() - began)
         self._failed.pop(whose, None)
         return ""
-
-
-def _some(named: Sequence[str]) -> str:
-    more = f" and {len(named) - NAMED} more" if len(named) > NAMED else ""
-    return ", ".join(named[:NAMED]) + more
 
 
 def _in_thread(

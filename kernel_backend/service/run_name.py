@@ -7,7 +7,7 @@ from pathlib import PurePath
 from typing import TypeAlias, TypeVar
 
 from kernel_backend.model.experiment import LONGEST_NAME, Config, Experiment, Submission
-from kernel_backend.model.values import written
+from kernel_backend.model.values import listed, written
 from kernel_backend.spec.config_text import written_options
 from kernel_backend.store.base import NewExperiment
 
@@ -59,8 +59,7 @@ def named(base: str, changed: Sequence[str]) -> str:
     >>> named("rerun of #6", ["lr 0.003", "width 64", "epochs 9", "seed 1", "clip 1.0"])
     'rerun of #6: lr 0.003, width 64, epochs 9 and 2 more'
     """
-    more = f" and {len(changed) - MOST} more" if len(changed) > MOST else ""
-    text = f"{base}: {', '.join(changed[:MOST])}{more}" if changed else base
+    text = f"{base}: {listed(changed, MOST)}" if changed else base
     return text[:LONGEST_NAME]
 
 

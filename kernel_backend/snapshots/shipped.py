@@ -16,6 +16,7 @@ from typing import NamedTuple
 from kernel_backend.model import versions
 from kernel_backend.model.launch.launch_spec import LaunchSpec
 from kernel_backend.model.snapshot import DESCRIPTION, EDITABLE, PROJECT, Project, Snapshot
+from kernel_backend.model.values import listed
 from kernel_backend.overlay import ENTRIES, can_be_led, overlay, overlay_of
 
 _NAMED = 3  # files that a sentence names
@@ -87,8 +88,9 @@ def _changed(cwd: Path, others: Mapping[str, Path]) -> str:
 
     It says that they are gone if `cwd` has none of them, else that they have changed.
     """
-    named = ", ".join(sorted(others)[:_NAMED]) + (f" and {len(others) - _NAMED} more" if len(others) > _NAMED else "")
-    return f"{named} {'is gone' if _gone(cwd, others) else 'has changed'} since it was submitted"
+    return (
+        f"{listed(sorted(others), _NAMED)} {'is gone' if _gone(cwd, others) else 'has changed'} since it was submitted"
+    )
 
 
 def _gone(cwd: Path, others: Mapping[str, Path]) -> bool:

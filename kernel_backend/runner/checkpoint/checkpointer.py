@@ -19,6 +19,7 @@ from kernel_backend.model.launch.launch_spec import LaunchSpec
 from kernel_backend.model.record import Value
 from kernel_backend.model.reports import Committed, Note
 from kernel_backend.model.trial import checkpoint_order
+from kernel_backend.model.values import listed
 from kernel_backend.retry import RetryPolicy
 from kernel_backend.runner.checkpoint.contents import Contents, PerRankState, Read
 from kernel_backend.runner.checkpoint.frozen import Unchanging
@@ -201,8 +202,7 @@ class Checkpointer:
             missing = self._contents.load_weights(manifest, Read(self._home, manifest))
             text = "begins with the weights of another trial"
             if missing:
-                named = ", ".join(missing[:SHOWN]) + (f" and {len(missing) - SHOWN} more" * (len(missing) > SHOWN))
-                text += f", except {named}, which it has not, or in another shape: they begin anew"
+                text += f", except {listed(missing, SHOWN)}, which it has not, or in another shape: they begin anew"
             self._spool.say(Note(text=text))
             return None
         if manifest is not None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from kernel_backend.installed_code import is_of_package
 from kernel_backend.model.frames import OURS
 from kernel_backend.model.snapshot import Snapshot
+from kernel_backend.model.values import listed
 
 _NAMED = 5  # modules named in the warning
 _OURS = ("kernel_backend", "jupyter_ext", "daylight")
@@ -25,11 +26,10 @@ def left_behind(code: Path, cwd: Path, snapshot: Snapshot | None) -> str | None:
     found = sorted(_imported_from({root, cwd}, code))
     if not found:
         return None
-    modules = [f"{name} ({_shown(path, cwd)})" for name, path in found[:_NAMED]]
-    listed = ", ".join(modules) + (f" and {len(found) - _NAMED} more" if len(found) > _NAMED else "")
+    modules = listed([f"{name} ({_shown(path, cwd)})" for name, path in found], _NAMED)
     return (
-        f"imported from the project folder, though not in the snapshot: {listed}. A rerun may lack it or find another: "
-        f"submit with --include {_shown(found[0][1], cwd)}"
+        f"imported from the project folder, though not in the snapshot: {modules}. A rerun may lack it or find "
+        f"another: submit with --include {_shown(found[0][1], cwd)}"
     )
 
 

@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from kernel_backend.model.values import listed
 from kernel_backend.runner.past.databases import BESIDE, Version, version
 from kernel_backend.runner.past.record import Past
 from kernel_backend.runner.past.undo import looks_for
 
+_NOT_UNDONE = "a restart does not undo what was written to {} after its checkpoint"
 _SHOWN = 3
 _LOCKS = ("lock.mdb", "-lock", ".lock")
 _WRITES = os.O_WRONLY | os.O_RDWR
@@ -77,9 +79,11 @@ class InPlace:
         databases = self._past.databases
         changed = (each for each in databases if version(each) != self._versions.get(each, databases[each]))
         found = self._new([*(changed if databases.keys() - self._told else ()), *self._past.rewritten])
-        limits = [f"a restart does not undo what was written to {_listed(found)} after its checkpoint"] if found else []
+        limits = [_NOT_UNDONE.format(listed(found, _SHOWN))] if found else []
         if gone := self._new(self._past.gone):
-            limits.append(f"a restart does not bring back {_listed(gone)}, removed or moved after its checkpoint")
+            limits.append(
+                f"a restart does not bring back {listed(gone, _SHOWN)}, removed or moved after its checkpoint"
+            )
         if len(self._past.later) > self._later:
             self._later = len(self._past.later)
             if saves := self._new(filter(None, [looks_for(self._past)])):
@@ -97,7 +101,7 @@ class InPlace:
         held = mapped_for_writing() | ({each.path for each in opened_for_writing()} - {*self._followed()})
         files = (each for each in held - databases if os.path.isfile(each) and not each.endswith(_LOCKS))
         found = self._new(filter(self._past.covers, files))
-        limits = [f"a restart does not undo what was written to {_listed(found)} after its checkpoint"] if found else []
+        limits = [_NOT_UNDONE.format(listed(found, _SHOWN))] if found else []
         return [*limits, *self.written()]
 
     def _new(self, paths: Iterable[str]) -> list[str]:
@@ -105,7 +109,3 @@ class InPlace:
         new = sorted({*paths} - self._told)
         self._told |= {*new}
         return [self._past.shown(each) for each in new]
-
-
-def _listed(paths: Sequence[str]) -> str:
-    return ", ".join(paths[:_SHOWN]) + (f" and {len(paths) - _SHOWN} more" if len(paths) > _SHOWN else "")

@@ -26,6 +26,7 @@ from kernel_backend.errors import InvalidDefinition
 from kernel_backend.home import attempt_folder, program_folder
 from kernel_backend.model.record import Value
 from kernel_backend.model.reports import Fact
+from kernel_backend.model.values import listed
 from kernel_backend.runner.cell_values import ValueWriter
 from kernel_backend.runner.context import RankContext
 from kernel_backend.runner.definition.step_files import StepFiles
@@ -294,7 +295,7 @@ class ScriptTraining:
         if found := looks_for(past):
             self.note(f"the program's files stay as they are, as it looks for {found} itself")
         elif left := put_back(past):
-            named = ", ".join(left[:3]) + (f" and {len(left) - 3} more" if len(left) > 3 else "")
+            named = listed(left, 3)
             self.note(f"the program begins anew, but finds {named} as the last attempt left it, not as at its start")
 
     def _extended(self) -> Extended | None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kernel_backend.definition.script.signs import PROMISES, RUNGS, Rung, Sign, presumed_rung
+from kernel_backend.model.values import listed
 
 Digests = Mapping[int, Mapping[str, str]]  # by step, then by variable
 _SHOWN = 3
@@ -39,9 +40,8 @@ def difference(training: Digests, rehearsed: Rehearsed) -> str | None:
             return f"a restarted process did not come to step {step}"
         differing = [name for name in {**names, **other} if names.get(name) != other.get(name)]
         if differing:
-            named = ", ".join(differing[:_SHOWN])
-            more = f" and {len(differing) - _SHOWN} more" if len(differing) > _SHOWN else ""
-            return f"{named}{more} differ{'s' * (len(differing) == 1)} after a restart, at step {step}"
+            named = listed(differing, _SHOWN)
+            return f"{named} differ{'s' * (len(differing) == 1)} after a restart, at step {step}"
     return None
 
 
