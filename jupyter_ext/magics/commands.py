@@ -6,19 +6,21 @@ from collections.abc import Sequence
 
 from jupyter_ext.magics.render import Cell
 from jupyter_ext.values.awaited import AwaitedValues
+from kernel_backend.commands.overview import listing
 from kernel_backend.commands.table import VERBS as ALL
-from kernel_backend.commands.verb import Call
+from kernel_backend.commands.verb import Call, Verb
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.values import nearest
 from kernel_backend.text.terminal import tell
 
 VERBS = {name: verb for name, verb in ALL.items() if verb.host in ("both", "notebook")}
+_WIDTH = 100  # characters of a line that fits below a cell
 HELP = "\n".join(
     [
         "%dl VERB ...",
+        *listing(VERBS.values(), Verb.usage, _WIDTH),
         "",
-        *(f"  {verb.usage():<42}{verb.help}" for verb in VERBS.values()),
-        f"  {'help [VERB]':<42}this text, or the help of a command",
+        "  %dl help VERB: the help of one",
     ]
 )
 

@@ -6,15 +6,18 @@ Exit codes: 0 success, 1 the experiment failed, 2 wrong usage or a refused reque
 from __future__ import annotations
 
 import os
+import shutil
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 
 from kernel_backend import __version__
 from kernel_backend.cli.output import say
 from kernel_backend.commands.answer import FAILED, INTERRUPTED, OK, UNREACHABLE, USAGE
+from kernel_backend.commands.overview import listing
 from kernel_backend.commands.verb import Call, Verb
 from kernel_backend.errors import DaylightError, ExperimentFailed, HomeUnusable, InvalidRequest, ServiceUnreachable
 
+_WIDEST = 100  # characters of a line of the help
 EXAMPLES = """\
   daylight submit train.py --slots 2 --epochs 10 lr=0.01 --wait
   daylight list --state running
@@ -23,7 +26,8 @@ EXAMPLES = """\
   daylight stop 12"""
 NOTES = """\
 Numbers: 12 is an experiment, 12.1 its first trial, 12.1-2 the second attempt of that.
-Exit codes: 0 well, 1 the experiment failed, 2 wrong usage or refused, 3 no service, 130 interrupted."""
+Exit codes: 0 well, 1 the experiment failed, 2 wrong usage or refused, 3 no service,
+            130 interrupted."""
 
 
 def verbs() -> dict[str, Verb]:
@@ -88,11 +92,11 @@ def _carried_out(verb: Verb, tokens: Sequence[str]) -> int:
     return console.show(verb.run(Call(arguments, console)))
 
 
-def overview_of(verbs: Iterable[Verb]) -> str:
+def overview_of(verbs: Collection[Verb]) -> str:
     """Return the help text of the command `daylight`, which lists the verbs."""
-    lines = [f"  {verb.name:<12} {verb.help}" for verb in verbs]
     head = "usage: daylight VERB ...\n\nDeep-learning infrastructure for people who live in notebooks."
-    return "\n".join([head, "\nverbs:", *lines, "\nexamples:", EXAMPLES, "", NOTES])
+    lines = listing(verbs, lambda verb: verb.name, min(shutil.get_terminal_size().columns, _WIDEST))
+    return "\n".join([head, *lines, "\nexamples:", EXAMPLES, "", NOTES])
 
 
 def _is_text(token: str) -> bool:

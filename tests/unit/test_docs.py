@@ -18,7 +18,8 @@ from jupyter_ext.magics.commands import HELP
 from jupyter_ext.submit.search_summary import bounds_text, parameter_text
 from kernel_backend import errors
 from kernel_backend.api.routes import ROUTES
-from kernel_backend.cli import verbs
+from kernel_backend.cli import overview_of, verbs
+from kernel_backend.commands.overview import GROUPS
 from kernel_backend.definition.contract import LOOP_VALUES, ROLES
 from kernel_backend.errors import DaylightError
 from kernel_backend.spec.assignments import parse_line
@@ -129,8 +130,14 @@ def test_the_reference_lists_every_verb_of_the_command_line_and_no_other() -> No
 
 def test_the_reference_lists_every_verb_of_the_magic_and_no_other() -> None:
     listed = re.findall(r"^\| `%dl (\w+)", text("docs/reference/magics.md"), re.MULTILINE)
-    helped = re.findall(r"(?:^  |· )(\w+)", HELP, re.MULTILINE)
-    assert {*listed, "help"} == set(helped)
+    helped = re.findall(r"^  (\w+)", HELP, re.MULTILINE)
+    assert set(listed) == set(helped)
+
+
+def test_the_help_lists_each_verb_once_in_one_group() -> None:
+    listed = [name for names in GROUPS.values() for name in names]
+    assert sorted(listed) == sorted(verbs())
+    assert all(len(line) <= 100 for line in [*HELP.splitlines(), *overview_of(verbs().values()).splitlines()])
 
 
 def test_the_reference_lists_everything_that_a_job_can_do() -> None:
