@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from IPython.core.error import InputRejected
 from IPython.core.getipython import get_ipython
@@ -49,6 +49,13 @@ class NotRun(InputRejected):
         return harmless(self._text).splitlines()
 
 
+class Absent(NamedTuple):
+    """A value that could not come from its job: why, and what the notebook had under its name at the submission."""
+
+    why: str
+    before: Any = _MISSING
+
+
 @dataclass
 class Expected:
     """Values that a job will set: their names, what the notebook had under these, and the submitted cell.
@@ -74,7 +81,7 @@ class AwaitedValues:
         self._held = held
         self._by_name: dict[str, Expected] = {}
         self._bound: dict[str, Any] = {}  # values that came from jobs, by name
-        self._absent: dict[str, str] = {}  # why values could not come, by name
+        self._absent: dict[str, Absent] = {}  # values that could not come, by name
 
     def expect(
         self, job: Job, client: Client, names: Iterable[str], cell: str, used: Iterable[str] = (), makes: str = ""
@@ -102,8 +109,14 @@ class AwaitedValues:
         for _, each in sorted(due.items()):
             self._await(each, wanted)
         for name in sorted(wanted & self._absent.keys()):
+            absent = self._absent[name]
             if name not in self._held:
-                raise NotRun("NotFound", self._absent[name])
+                raise NotRun("NotFound", absent.why)
+            del self._absent[name]
+            if self._held[name] is absent.before:
+                raise NotRun(
+                    "NotFound", f"{absent.why}\nrun the cell again to use the notebook's {name}, from before it"
+                )
 
     def bind(self, job: Job, names: Collection[str] = (), renamed: str = "", trial: int | None = None) -> None:
         """Bind values of a job now, all or those of `names`, over what the notebook has; `renamed` names the only one.
@@ -173,7 +186,9 @@ class AwaitedValues:
             tell(
                 f"note: {', '.join(other)} may hold what #{job.number} has changed in the job, and stays as it was here"
             )
-        self._absent |= {name: why_missing(job.number, values.index, name) for name in values.index.missing}
+        for name in values.index.missing:
+            before = expected.before[name] if name in expected.names else _MISSING
+            self._absent[name] = Absent(why_missing(job.number, values.index, name), before)
 
     def _is_due(self, name: str, expected: Expected) -> bool:
         """Return True if no later job sets the value, and it has not come yet."""
@@ -222,9 +237,9 @@ class AwaitedValues:
                     self._held[name] = trained
             except Exception as error:  # of the user's code, as a Trainer for GPUs that the notebook lacks
                 self._held.pop(name, None)
-                self._absent[name] = (
+                self._absent[name] = Absent(
                     f"{name} could not be made again here: {type(error).__name__}: {error}. "
-                    f"%dl values {job.number} {name} --as NAME brings its state, and job.metrics() has its numbers"
+                    f"%dl values {job.number} {name} --as NAME brings its state, and job.metrics() has its numbers",
                 )
 
     def _forget(self, expected: Expected) -> None:

@@ -79,7 +79,9 @@ def shown(cell: Any) -> list[Any]:
     found: list[Any] = []
     for output in cell.outputs:
         if output.output_type == "stream":
-            if output.name == "stdout":
+            if output.name == "stdout" and found and isinstance(found[-1], str):  # a frontend joins them, too
+                found[-1] += _VARYING.sub("", output.text)
+            elif output.name == "stdout":
                 found.append(_VARYING.sub("", output.text))
         elif output.output_type == "error":
             found.append({"error": f"{output.ename}: {output.evalue}"})

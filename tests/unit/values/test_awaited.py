@@ -17,11 +17,10 @@ from kernel_backend.runner.forms.trained_trainer import TrainedTrainer
 class Ended:
     """A job that has ended, and has stored these values."""
 
-    def __init__(self, number: int, slots: int = 1, **values: Any) -> None:
+    def __init__(self, number: int, slots: int = 1, missing: dict[str, str] | None = None, **values: Any) -> None:
         self.number, self._values = number, values
-        self._index = CellValues(
-            values={name: repr(each) for name, each in values.items()}, bytes=1, digest="", slots=slots
-        )
+        texts = {name: repr(each) for name, each in values.items()}
+        self._index = CellValues(values=texts, missing=missing or {}, bytes=1, digest="", slots=slots)
 
     def values(self, trial: int | None = None, *, wait: bool = True, arriving: Any = None) -> JobValues:
         return JobValues(self.number, self._index, self._values)
@@ -75,6 +74,18 @@ def test_what_the_user_sets_meanwhile_stays_and_is_told(capsys: pytest.CaptureFi
     assert awaited.bound == ["loss"]
     held["loss"] = 2
     assert awaited.bound == []
+
+
+def test_a_value_that_could_not_come_is_not_replaced_by_an_older_one_in_silence() -> None:
+    held: dict[str, Any] = {"big": "old", "other": "old"}
+    awaited, job = AwaitedValues(held), Ended(7, missing={"big": "it has 2 GB", "other": "it has 2 GB"}, loss=1)
+    expect(awaited, job, "big", "other", "loss")
+    arrived(awaited, job)
+    with pytest.raises(NotRun, match="big could not come back from #7: it has 2 GB\nrun the cell again to use the"):
+        awaited.bind_for("print(big)")
+    awaited.bind_for("print(big)")
+    held["other"] = "new"
+    awaited.bind_for("print(other)")
 
 
 def test_a_value_under_another_name_leaves_the_notebooks_own(capsys: pytest.CaptureFixture[str]) -> None:
