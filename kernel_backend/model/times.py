@@ -23,7 +23,7 @@ LABELS: Mapping[Part, str] = {
     "optimizer": "optimizer",
     "checkpoint": "checkpoint",
     "validation": "validation",
-    "stall": "stall",
+    "stall": "other",
 }
 
 # Where batches come from: data with an index or a stream, read by Daylight; or the DataLoader of a user's own loop.

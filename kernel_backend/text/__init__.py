@@ -350,7 +350,7 @@ def _attempt_news(attempt: Attempt, before: Overview) -> str | None:
 def _begins(attempt: Attempt) -> str | None:
     if attempt.resume_from:
         return f"attempt {attempt.number} goes on from step {checkpoint_step(attempt.resume_from)}"
-    return f"attempt {attempt.number} starts again" if attempt.number > 1 else None
+    return f"attempt {attempt.number} begins anew, from the start" if attempt.number > 1 else None
 
 
 def _ends(attempt: Attempt) -> str | None:

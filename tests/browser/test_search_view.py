@@ -208,7 +208,7 @@ def test_a_brush_chooses_among_the_trials_of_the_table(searching: Lab, world: Wo
     search.get_by_role("button", name="choose all").click()
     expect(rows).to_have_count(8)
     widths = sorted({int(text) for text in cells(table, 6)})
-    search.get_by_role("combobox", name="group by").select_option("width")
+    search.get_by_role("combobox", name="Group by").select_option("width")
     groups = table.locator("tr.dl-trial-group")
     expect(groups).to_have_count(len(widths))
     for group, width in zip(groups.all(), widths, strict=True):

@@ -137,7 +137,7 @@ CAUSES = (
     ),
     Case("disk", SLOW_DISK, "^checkpoints take .* the store writes ", _OFTEN),
     Case("disk of two ranks", SLOW_DISK, "^checkpoints take .* the store writes ", {**_OFTEN, "slots": 2}),
-    Case("network", _MUCH_TO_SUM, "^2 slots bring .* the sums take ", {"slots": 2, "steps": 150}),
+    Case("network", _MUCH_TO_SUM, "^2 slots bring .* averaging gradients takes ", {"slots": 2, "steps": 150}),
     Case("small model", _SMALL, "^the model is so small that Python takes ", {"steps": 3000}),
     Case("small deep model", _SMALL, "^the model is so small that Python takes ", {"steps": 1200, "depth": 40}),
     Case("validation", _VALIDATES, "^validation takes ", {"steps": 160}),

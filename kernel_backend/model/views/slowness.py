@@ -132,7 +132,7 @@ def _communication(splits: Sequence[Split]) -> Cause:
     # The rank that waits least: the others wait for it, too, and not for the network alone.
     share = min(each.share("communication") for each in splits)
     slots = len(splits)
-    text = f"{slots} slots bring {slots * (1 - share):.1f}x here: the sums take {percent(share)}"
+    text = f"{slots} slots bring {slots * (1 - share):.1f}x here: averaging gradients takes {percent(share)}"
     return Cause(share, f"{text}; fewer slots or a larger --batch-size communicate less")
 
 

@@ -447,7 +447,7 @@ function begins(attempt: Attempt): string | null {
   if (attempt.resume_from) {
     return `attempt ${attempt.number} goes on from step ${checkpointStep(attempt.resume_from)}`;
   }
-  return attempt.number > 1 ? `attempt ${attempt.number} starts again` : null;
+  return attempt.number > 1 ? `attempt ${attempt.number} begins anew, from the start` : null;
 }
 
 function ends(attempt: Attempt): string | null {

@@ -11,7 +11,7 @@ export const LABELS = {
   optimizer: 'optimizer',
   checkpoint: 'checkpoint',
   validation: 'validation',
-  stall: 'stall'
+  stall: 'other'
 } as const;
 
 export type Part = keyof typeof LABELS;

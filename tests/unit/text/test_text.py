@@ -243,7 +243,7 @@ def test_attempts_tell_how_they_ended_and_where_they_go_on():
     gone = Failure(rank=0, type="ForkserverLost", message="the process that ranks are forked from has ended")
     assert line(outcome="lost", failure=gone) == f"#12  attempt 1 was lost: {gone.message}"
     assert line(number=2, state="placed", resume_from="150-1") == "#12  attempt 2 goes on from step 150"
-    assert line(number=2, state="placed") == "#12  attempt 2 starts again"
+    assert line(number=2, state="placed") == "#12  attempt 2 begins anew, from the start"
     assert line() is None
     assert message_line(message("note", {"text": "disk full"}), overview(), overview()) == "#12  disk full"
 

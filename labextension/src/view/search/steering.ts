@@ -42,7 +42,7 @@ export class Steering {
   });
   private readonly _error = h('p', { class: 'dl-act-error', role: 'alert' });
   private readonly _trials = h('input', { type: 'number', step: 1, required: true });
-  private readonly _go = h('button', { type: 'submit', class: 'dl-button' }, 'Go on');
+  private readonly _go = h('button', { type: 'submit', class: 'dl-button' }, 'Continue');
   private _total = 0;
   private _acting = false;
   readonly root = h('div', {}, this._question.root, this._error);
@@ -53,7 +53,7 @@ export class Steering {
       event.preventDefault();
       void this._act('extend', { trials: this._trials.valueAsNumber });
     };
-    const label = h('label', {}, 'More trials:', this._trials, 'in all');
+    const label = h('label', {}, 'Continue to', this._trials, 'trials');
     this.more = h('form', { class: 'dl-more', 'aria-label': 'More trials', onsubmit: submitted }, label, this._go);
   }
 

@@ -20,7 +20,7 @@ export class TrialTable {
   private readonly _changed = changes();
   private readonly _offered = changes();
   private readonly _by = h('select', { onchange: () => this._regroup() });
-  private readonly _grouping = h('div', { class: 'dl-toolbar' }, h('label', {}, 'group by ', this._by));
+  private readonly _grouping = h('div', { class: 'dl-toolbar' }, h('label', {}, 'Group by ', this._by));
   private _columns: readonly Column[] = [];
   private _drawn: Parameters<TrialTable['update']> | null = null;
   readonly root: HTMLElement;
