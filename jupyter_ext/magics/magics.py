@@ -16,72 +16,32 @@ from jupyter_ext.frontend import headless, notebook_path, wants_widget
 from jupyter_ext.job.job import Job
 from jupyter_ext.magics.commands import HELP, run_command
 from jupyter_ext.magics.completion import complete_line, complete_submission
-from jupyter_ext.magics.line import separated, words
+from jupyter_ext.magics.line import words
 from jupyter_ext.magics.magic_first import first_line, magic_first
 from jupyter_ext.magics.notebook_part import notebook_part
 from jupyter_ext.magics.recorder import Recorder
+from jupyter_ext.magics.request import Request, read_request, run_parser, submit_parser
 from jupyter_ext.magics.untrained import LeftBehind, untrained_note, untrained_values
 from jupyter_ext.project import Imported
 from jupyter_ext.submit.dry_run import as_script, dry_run
 from jupyter_ext.submit.local import train_locally
 from jupyter_ext.submit.replacement_cell import offered
 from jupyter_ext.submit.stale_cells import stale_cells
-from jupyter_ext.submit.submit import PreparedSubmission, Session, SubmitOptions, check, read, send
-from jupyter_ext.submit.submit_file import source_of
+from jupyter_ext.submit.submit import PreparedSubmission, Session, SubmitOptions, check, send
 from jupyter_ext.submit.waiting import show, wait
 from jupyter_ext.values.awaited import AwaitedValues, BindFirst
 from jupyter_ext.values.expected import changed_objects, comes_back, gives_values, set_by_job
 from kernel_backend import discovery
 from kernel_backend.client import Client
 from kernel_backend.definition.contract import Definition
-from kernel_backend.definition.plain import marked
-from kernel_backend.errors import InvalidDefinition, InvalidRequest
+from kernel_backend.errors import InvalidDefinition
 from kernel_backend.model.syntax import module_tree
 from kernel_backend.model.views.overview import Overview
-from kernel_backend.spec.option_parser import OptionParser, add_options
-from kernel_backend.spec.program_options import take_apart
+from kernel_backend.spec.option_parser import OptionParser
 from kernel_backend.text import same_text
 from kernel_backend.text.terminal import tell
 
 _ATTRIBUTE = "_daylight_magics"
-
-
-def _parser() -> OptionParser:
-    parser = OptionParser(
-        prog="%%dlsubmit",
-        add_help=False,
-        usage="%%%%dlsubmit [options] [name=value ...]\n       %%dlsubmit [options] FILE.py [name=value ...]\n"
-        "       %%dlsubmit [options] [name=value ...] -- COMMAND",
-        description="Submit this cell, with what it needs of the others, or a file as an experiment.",
-        epilog="name=value sets a hyperparameter: an argument of the cell's functions, such as lr=1e-2.",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    add_options(parser, "notebook")
-    parser.add_argument("--help", "-h", action="store_true", help="show this")
-    parser.set_defaults(words=[])
-    return parser
-
-
-def _run_parser() -> OptionParser:
-    parser = OptionParser(
-        prog="%%dlrun",
-        add_help=False,
-        usage="%%%%dlrun [options]",
-        description="Run this cell once as it is, in a job of one process, with what it needs of the others.",
-        epilog="job.result() returns the value of its last expression, job.result('x') a variable of --back x.",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    add_options(parser, "notebook")
-    parser.add_argument("--back", metavar="NAMES", default="", help="variables to bring back, such as model,scores")
-    parser.add_argument("--help", "-h", action="store_true", help="show this")
-    parser.set_defaults(words=[])
-    return parser
-
-
-def _names(text: str, wrong: list[str]) -> list[str]:
-    names = [each for each in text.split(",") if each]
-    wrong += [f"--back {each}: this is no name of a variable" for each in names if not each.isidentifier()]
-    return names
 
 
 @magics_class
@@ -101,82 +61,77 @@ class DaylightMagics(Magics):
     @line_cell_magic
     def dlsubmit(self, line: str, cell: str | None = None) -> None:
         """Submit this cell, or a file, as an experiment."""
-        self._submit(_parser(), line, cell)
+        self._submit(submit_parser(), line, cell)
 
     @no_var_expand
     @cell_magic
     def dlrun(self, line: str, cell: str) -> None:
         """Run this cell once, as a job."""
-        self._submit(_run_parser(), line, cell)
+        self._submit(run_parser(), line, cell)
 
     def _submit(self, parser: OptionParser, line: str, cell: str | None) -> None:
-        own, program = separated(line)
-        tokens = words(own, self.kernel.user_ns)
-        if cell is None and program is None:
-            tokens, program = take_apart(tokens, parser)
-        options, wrong = parser.parse_telling(tokens)
-        if options.help:
-            tell(parser.format_help().rstrip())
+        request = read_request(parser, line, cell, self.kernel.user_ns)
+        if request is None:
             return
-        plain = cell is not None and "back" in options
-        if cell is not None and plain:
-            cell = marked(cell, _names(options.back, wrong))
-            if options.local or options.as_script:
-                flag = "--local" if options.local else "--as-script"
-                wrong.append(
-                    f"{flag} is for what Daylight trains, and %%dlrun runs the cell as it is: leave {flag} out"
-                )
-        if cell is not None and program is not None:
-            raise InvalidRequest("a command needs no cell: write %dlsubmit ... -- python train.py on a line of its own")
-        if cell is None and program is None and all("=" in word for word in options.words):
-            raise InvalidRequest(
-                "nothing to submit: write functions below %%dlsubmit, name a file: %dlsubmit train.py, or a command: "
-                "%dlsubmit -- python train.py"
-            )
-        source = source_of(options, program) if cell is None else None
-        if options.out and not options.out.isidentifier():
-            wrong.append(f"--out {options.out}: this is no name of a variable")
-        asked = read(options, wrong)
-        capture = source.capture if source is not None else self._capture(cell or "", asked.wanted)
-        widget = wants_widget(options.view, self.kernel)
-        session = Session(self.kernel.user_ns, self.recorder.imported, self.told) if source is None else None
+        checked = self._checked(request)
+        if request.options.dry_run or request.options.as_script:
+            self._show_only(request, checked)
+        elif request.options.local:
+            self._train_here(request, checked)
+        else:
+            self._send(request, checked)
+
+    def _checked(self, request: Request) -> PreparedSubmission:
+        """Capture what is submitted, and check it; raises InvalidDefinition, for a cell with another cell in its place.
+
+        A file is checked without the notebook's values.
+        """
+        asked, source, file, session = request.asked, request.source, None, None
+        if source is not None:
+            capture, file = source.capture, source.path
+        else:
+            capture = self._capture(request.cell or "", asked.wanted)
+            session = Session(self.kernel.user_ns, self.recorder.imported, self.told)
         try:
-            file = source.path if source is not None else None
-            checked = check(capture, asked.given, asked.wanted, file, session, asked.wrong, asked.space, asked.config)
+            return check(capture, asked.given, asked.wanted, file, session, asked.wrong, asked.space, asked.config)
         except InvalidDefinition as refused:
-            raise offered(refused, line) if cell is not None else refused from None
-        if options.dry_run or options.as_script:
-            written = f"%dlsubmit {source.shown}".rstrip() if source else "%%dlrun" if plain else "%%dlsubmit"
-            written += f" --back {options.back}" if plain and options.back else ""
-            tail = source.tail if source else ""
-            tell(as_script(checked, written) if options.as_script else dry_run(checked, asked, written, tail))
-            if (
-                cell is not None and checked.definition.form == "script"
-            ):  # later captures must know that it has not trained
-                self.recorder.body_ran(None, source="")
-            return
-        if options.local:
-            result = train_locally(checked, asked)
-            if options.out:
-                self.kernel.user_ns[options.out] = result
-            if cell is not None:
-                self._define(cell, checked.definition, capture)
-            return
-        self.told |= set(capture.kept_out)
+            raise offered(refused, request.line) if request.cell is not None else refused from None
+
+    def _show_only(self, request: Request, checked: PreparedSubmission) -> None:
+        """Print what would be submitted, or a script that trains the same; nothing is submitted."""
+        if request.options.as_script:
+            tell(as_script(checked, request.written))
+        else:
+            tell(dry_run(checked, request.asked, request.written, request.source.tail if request.source else ""))
+        if request.cell is not None and checked.definition.form == "script":
+            self.recorder.body_ran(None, source="")  # later captures must know that it has not trained
+
+    def _train_here(self, request: Request, checked: PreparedSubmission) -> None:
+        """Train in the kernel."""
+        result = train_locally(checked, request.asked)
+        if request.options.out:
+            self.kernel.user_ns[request.options.out] = result
+        if request.cell is not None:
+            self._define(request.cell, checked.definition, checked.capture)
+
+    def _send(self, request: Request, checked: PreparedSubmission) -> None:
+        """Submit, show the experiment, and expect the values that the job of a cell sets."""
+        options, widget = request.options, wants_widget(request.options.view, self.kernel)
+        self.told |= set(checked.capture.kept_out)
         client = _client()
-        notebook = notebook_path(self.kernel)
-        overview, new = send(checked, notebook=notebook, client=client, again=options.again)
+        overview, new = send(checked, notebook=notebook_path(self.kernel), client=client, again=options.again)
         if not new and not options.quiet:
-            tell(same_text("this cell" if source is None else source.shown or "this command", overview))
+            tell(same_text(request.named, overview))
         job = Job(overview.experiment.number, client)
         if options.out:
             self.kernel.user_ns[options.out] = job
-        makes = self._define(cell, checked.definition, capture) if cell is not None and not plain else ""
-        awaited = self._awaited(checked, only=plain and bool(options.back)) if cell is not None else []
-        if cell is not None:
+        awaited: list[str] = []
+        if request.cell is not None:
+            makes = "" if request.plain else self._define(request.cell, checked.definition, checked.capture)
+            awaited = self._awaited(checked, only=request.plain and bool(options.back))
             notes = self._notes(checked, overview, awaited, options.out, new)
             checked = replace(checked, passing=(*checked.passing, *notes))
-            used = (*capture.changed, *capture.compared)
+            used = (*checked.capture.changed, *checked.capture.compared)
             self.awaited.expect(job, client, awaited, self.recorder.running, used, makes)
         ended = self._follow(client, overview, checked, options, widget)
         if ended is not None and awaited:
@@ -272,8 +227,8 @@ class DaylightMagics(Magics):
         return part.makes
 
 
-DaylightMagics.dlsubmit.__doc__ = _parser().format_help()
-DaylightMagics.dlrun.__doc__ = _run_parser().format_help()
+DaylightMagics.dlsubmit.__doc__ = submit_parser().format_help()
+DaylightMagics.dlrun.__doc__ = run_parser().format_help()
 DaylightMagics.dl.__doc__ = HELP
 
 
