@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from jupyter_ext.magics.render import Cell
 from jupyter_ext.values.awaited import AwaitedValues
-from kernel_backend.commands.overview import listing
 from kernel_backend.commands.table import VERBS as ALL
+from kernel_backend.commands.table import listing
 from kernel_backend.commands.verb import Call, Verb
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.values import nearest

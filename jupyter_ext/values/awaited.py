@@ -27,7 +27,7 @@ from kernel_backend.errors import DaylightError, NotFound, ServiceUnreachable
 from kernel_backend.model.states import ExperimentState
 from kernel_backend.model.values import listed
 from kernel_backend.printable import harmless
-from kernel_backend.runner.forms.trained_trainer import TrainedTrainer
+from kernel_backend.snapshots.trainers import TrainedTrainer
 from kernel_backend.text import duration
 from kernel_backend.text.terminal import tell
 

@@ -13,7 +13,6 @@ from collections.abc import Collection, Sequence
 from kernel_backend import __version__
 from kernel_backend.cli.output import say
 from kernel_backend.commands.answer import FAILED, INTERRUPTED, OK, UNREACHABLE, USAGE
-from kernel_backend.commands.overview import listing
 from kernel_backend.commands.verb import Call, Verb
 from kernel_backend.errors import DaylightError, ExperimentFailed, HomeUnusable, InvalidRequest, ServiceUnreachable
 
@@ -94,6 +93,8 @@ def _carried_out(verb: Verb, tokens: Sequence[str]) -> int:
 
 def overview_of(verbs: Collection[Verb]) -> str:
     """Return the help text of the command `daylight`, which lists the verbs."""
+    from kernel_backend.commands.table import listing
+
     head = "usage: daylight VERB ...\n\nDeep-learning infrastructure for people who live in notebooks."
     lines = listing(verbs, lambda verb: verb.name, min(shutil.get_terminal_size().columns, _WIDEST))
     return "\n".join([head, *lines, "\nexamples:", EXAMPLES, "", NOTES])

@@ -10,8 +10,8 @@ from kernel_backend.artifacts.run import run
 from kernel_backend.model.artifacts import INDEX, LAST, MOST_BYTES, RANDOM, VALUES, CellValues
 from kernel_backend.runner.context import RankContext
 from kernel_backend.runner.determinism.random_states import RandomStates
-from kernel_backend.runner.forms.trained_trainer import TrainedTrainer
 from kernel_backend.snapshots.job_values import digest, write
+from kernel_backend.snapshots.trainers import TrainedTrainer
 
 _CODE = (type, FunctionType, ModuleType)  # what the notebook has by running the cell's definitions
 

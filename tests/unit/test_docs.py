@@ -19,7 +19,7 @@ from jupyter_ext.submit.search_summary import bounds_text, parameter_text
 from kernel_backend import errors
 from kernel_backend.api.routes import ROUTES
 from kernel_backend.cli import overview_of, verbs
-from kernel_backend.commands.overview import GROUPS
+from kernel_backend.commands.table import GROUPS
 from kernel_backend.definition.contract import LOOP_VALUES, ROLES
 from kernel_backend.errors import DaylightError
 from kernel_backend.spec.assignments import parse_line

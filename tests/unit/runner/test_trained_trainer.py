@@ -13,8 +13,8 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 from transformers import Trainer, TrainingArguments
 
-from kernel_backend.runner.forms.lightning.progress import TrainerState
-from kernel_backend.runner.forms.trained_trainer import TrainedHuggingFace, TrainedLightning
+from kernel_backend.runner.forms.lightning.progress import TrainedLightning, TrainerState
+from kernel_backend.runner.forms.trainer.state import TrainedHuggingFace
 
 X = torch.randn(8, 2, generator=torch.Generator().manual_seed(0))
 DATA = TensorDataset(X, X.sum(1, keepdim=True))

@@ -11,7 +11,7 @@ import torch
 from jupyter_ext.job.values import JobValues
 from jupyter_ext.values.awaited import AwaitedValues, NotRun
 from kernel_backend.model.artifacts import RANDOM, CellValues
-from kernel_backend.runner.forms.trained_trainer import TrainedTrainer
+from kernel_backend.snapshots.trainers import TrainedTrainer
 
 
 class Ended:

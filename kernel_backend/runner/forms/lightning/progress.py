@@ -9,6 +9,7 @@ from torch import Tensor
 from kernel_backend.checkpoints.writer import flatten
 from kernel_backend.errors import DaylightError
 from kernel_backend.runner.gradients.waiting import restore_gradients, waiting_gradients
+from kernel_backend.snapshots.trainers import TrainedTrainer
 
 
 class TrainerState:
@@ -63,6 +64,18 @@ class TrainerState:
                 callback.load_state_dict(state["callbacks"][callback.state_key])
         if trainer.datamodule is not None and state["datamodule"]:
             trainer.datamodule.load_state_dict(state["datamodule"])
+
+
+class TrainedLightning(TrainedTrainer):
+    """State of a Lightning Trainer; `state` is what `TrainerState.state_dict` returns."""
+
+    def put_into(self, trainer: Any) -> None:
+        """Give the module, counters, metrics and states of callbacks to a new Trainer."""
+        trainer.strategy.connect(self.model)
+        self.model.trainer = trainer
+        restored = TrainerState(trainer)
+        restored.load_state_dict(self.state)
+        restored.apply()
 
 
 def _waiting(trainer: Any) -> dict[str, Tensor]:

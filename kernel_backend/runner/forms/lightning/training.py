@@ -58,11 +58,10 @@ from kernel_backend.runner.forms.lightning.logger import ReportLogger
 from kernel_backend.runner.forms.lightning.loops import Epochs, Steps
 from kernel_backend.runner.forms.lightning.metrics import sync_metrics
 from kernel_backend.runner.forms.lightning.per_rank import PerRank
-from kernel_backend.runner.forms.lightning.progress import TrainerState
+from kernel_backend.runner.forms.lightning.progress import TrainedLightning, TrainerState
 from kernel_backend.runner.forms.lightning.quiet import be_quiet
 from kernel_backend.runner.forms.lightning.results import Results
 from kernel_backend.runner.forms.lightning.strategy import RankStrategy
-from kernel_backend.runner.forms.trained_trainer import TrainedLightning
 from kernel_backend.runner.gradients.reducer import ControlFlags
 from kernel_backend.runner.logical_ranks import LogicalRanks
 from kernel_backend.runner.loop.cadence import CadenceTimer

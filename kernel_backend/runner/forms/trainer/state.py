@@ -19,6 +19,7 @@ from kernel_backend.errors import DaylightError
 from kernel_backend.runner.determinism.digests import tensor_digest
 from kernel_backend.runner.external_loop.parts import part_of
 from kernel_backend.runner.metrics.join import mapped
+from kernel_backend.snapshots.trainers import TrainedTrainer
 
 _HELD = (
     "epoch", "global_step", "total_flos", "log_history", "best_metric", "best_global_step", "num_input_tokens_seen",
@@ -68,6 +69,15 @@ class Progress(_HeldState):
             part_of("", found).load_state_dict(saved[name])
             for key, value in found.items():
                 setattr(owner, key, value.to(self._trainer.args.device) if key == "_tr_loss" else value)
+
+
+class TrainedHuggingFace(TrainedTrainer):
+    """State of a Hugging Face Trainer; `state` is its `TrainerState`."""
+
+    def put_into(self, trainer: Any) -> None:
+        """Give the model and the log to a new Trainer, which then evaluates, predicts and saves."""
+        trainer.model, trainer.state = self.model, self.state
+        trainer.model_wrapped = trainer.accelerator.prepare_model(self.model)  # on its device, as after train()
 
 
 class Attributes(_HeldState):

@@ -21,9 +21,9 @@ from kernel_backend.runner.context import RankContext
 from kernel_backend.runner.determinism.rank_variables import hidden_rank_variables
 from kernel_backend.runner.external_loop.leave import FINISHED, Leave
 from kernel_backend.runner.external_loop.training import ExternalTraining
-from kernel_backend.runner.forms.trained_trainer import TrainedHuggingFace
 from kernel_backend.runner.forms.trainer.hooks import in_job
 from kernel_backend.runner.forms.trainer.loop import TrainerLoop
+from kernel_backend.runner.forms.trainer.state import TrainedHuggingFace
 
 _OVERRIDDEN = ("_init_training_state", "_run_epoch", "_maybe_log_save_evaluate", "get_batch_samples")
 
