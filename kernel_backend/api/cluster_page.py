@@ -1,14 +1,18 @@
-"""Serve the cluster page at the service's root: a short HTML document, and the JavaScript bundle that renders it."""
+"""Serve the cluster page and the pages of experiments: short HTML documents, and the JavaScript that renders them."""
 
 from __future__ import annotations
 
+import json
+from importlib import metadata
 from pathlib import Path
 
+from tornado.escape import xhtml_escape
 from tornado.web import RequestHandler
 
 from kernel_backend.api.confirm_page import ConfirmHandler
-from kernel_backend.api.pages import BUNDLE, ICON, Page, PublicPage, built
+from kernel_backend.api.pages import BUNDLE, ICON, POLICY, Page, PublicPage, built
 from kernel_backend.errors import NotFound
+from kernel_backend.identity.base import Browsers
 
 TYPES = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8"}
 YEAR_S = 365 * 86400
@@ -20,19 +24,23 @@ DOCUMENT = """<!doctype html>
     <meta name="color-scheme" content="light dark">
     <title>Daylight</title>
     <link rel="icon" href="{icon}">
-    <link rel="stylesheet" href="static/{style}">
-    <script type="module" src="static/{script}"></script>
+    <link rel="stylesheet" href="{root}static/{style}">
+    <script type="module" src="{root}static/{script}"></script>
   </head>
   <body>
-    <div id="daylight"></div>
-    <noscript>This page needs JavaScript. On the command line: daylight quota, daylight queue, daylight nodes</noscript>
+    <div id="daylight" data-places="{places}"></div>
+    <noscript>This page needs JavaScript. On the command line: {instead}</noscript>
   </body>
 </html>
 """
 
 
-class ClusterHandler(Page):
-    """Handler of the cluster page's HTML document, which is the same for all users: its data comes from the API."""
+class DocumentHandler(Page):
+    """Base class of handlers of an HTML document, which is the same for all users: its data comes from the API."""
+
+    page = ""  # name of its script and style sheet
+    root = ""  # relative URL of the service's root
+    instead = ""  # commands with the same data
 
     async def prepare(self) -> None:
         """Require sign-in if the service runs on a hub; otherwise serve the document to everybody.
@@ -44,14 +52,44 @@ class ClusterHandler(Page):
         else:
             await super().prepare()
 
-    def get(self) -> None:
+    def get(self, *parts: str) -> None:
         """Return the HTML document, which names the newest bundle, so that an update is used at the next page load."""
+        browsers: Browsers | None = self.settings["browsers"]
+        places = {**({} if browsers is None else browsers.places), **_documentation()}
         self.set_header("Content-Type", "text/html; charset=utf-8")
-        self.finish(DOCUMENT.format(icon=ICON, style=_built(".css"), script=_built(".js")))
+        document = DOCUMENT.format(
+            icon=ICON,
+            root=self.root,
+            style=_built(".css", self.page),
+            script=_built(".js", self.page),
+            places=xhtml_escape(json.dumps(places)),
+            instead=self.instead,
+        )
+        self.finish(document)
+
+
+class ClusterHandler(DocumentHandler):
+    """Handler of the cluster page."""
+
+    page = "main"
+    instead = "daylight quota, daylight queue, daylight nodes"
+
+
+class ExperimentHandler(DocumentHandler):
+    """Handler of the page of an experiment, whose document is the same whether or not there is such an experiment."""
+
+    page = "experiment"
+    root = "../"
+    instead = "daylight show"
+
+    def set_default_headers(self) -> None:
+        """Set the headers of pages, and allow pictures of artifacts, which the page gets by the API."""
+        super().set_default_headers()
+        self.set_header("Content-Security-Policy", POLICY.replace("img-src 'self'", "img-src 'self' blob:"))
 
 
 class BundleHandler(PublicPage):
-    """Handler of the page's script and style sheet, which are the same for all users.
+    """Handler of the pages' scripts and style sheets, which are the same for all users.
 
     They need no sign-in: browsers request them in another way than pages, so that a redirect to a sign-in page is of no
     use.
@@ -62,7 +100,7 @@ class BundleHandler(PublicPage):
 
         The name contains a digest of the content, so a new version has a new name.
         """
-        if name not in {path.name for path in BUNDLE.glob("main-*")}:
+        if name not in {path.name for path in BUNDLE.glob("*-*")}:
             raise NotFound(f"there is no {name}: the page has become a newer one, load it again")
         self.set_header("Cache-Control", f"public, max-age={YEAR_S}, immutable")
         self.set_header("Content-Type", TYPES[Path(name).suffix])
@@ -85,11 +123,21 @@ PAGES: list[tuple[str, type[RequestHandler]]] = [
     ("", SlashHandler),
     ("/", ClusterHandler),
     (r"/confirm/([0-9]{1,9})-([A-Za-z0-9_-]{43})", ConfirmHandler),
-    (r"/static/(main-[A-Z0-9]+\.(?:js|css))", BundleHandler),
+    (r"/experiments/[0-9]{1,9}", ExperimentHandler),
+    (r"/static/((?:main|experiment|part)-[A-Z0-9]+\.(?:js|css))", BundleHandler),
 ]
 
 
-def _built(suffix: str) -> str:
-    if (name := built(suffix)) is None:
-        raise NotFound(f"the page is not built: there is no main-*{suffix} in {BUNDLE}; npm run build makes it")
+def _documentation() -> dict[str, str]:
+    """Return the URL of this version's documentation, by the text of its link; empty if it is not known."""
+    try:
+        urls = dict(each.split(", ", 1) for each in metadata.metadata("daylight").get_all("Project-URL", ()))
+    except metadata.PackageNotFoundError:
+        return {}
+    return {"Docs": urls["Documentation"]} if "Documentation" in urls else {}
+
+
+def _built(suffix: str, page: str) -> str:
+    if (name := built(suffix, page)) is None:
+        raise NotFound(f"the page is not built: there is no {page}-*{suffix} in {BUNDLE}; npm run build makes it")
     return name

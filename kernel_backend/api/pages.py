@@ -22,9 +22,9 @@ POLICY = (
 )
 
 
-def built(suffix: str) -> str | None:
-    """Return the name of the newest script (`.js`) or style sheet (`.css`) of the pages; None if it is not built."""
-    found = max(BUNDLE.glob(f"main-*{suffix}"), key=lambda path: path.stat().st_mtime, default=None)
+def built(suffix: str, page: str = "main") -> str | None:
+    """Return the name of a page's newest script (`.js`) or style sheet (`.css`); None if it is not built."""
+    found = max(BUNDLE.glob(f"{page}-*{suffix}"), key=lambda path: path.stat().st_mtime, default=None)
     return None if found is None else found.name
 
 

@@ -31,6 +31,12 @@ class HubBrowsers:
         """Return the hub token from the cookie that was set after signing in."""
         return self._auth.get_token(handler) or ""
 
+    @property
+    def places(self) -> dict[str, str]:
+        """Return the URLs of the hub's home page and of the user's server, by the text of their links."""
+        hub = f"{self._auth.hub_host}{self._auth.hub_prefix}"
+        return {"Home": f"{hub}home", "My server": f"{hub}user-redirect/"}
+
     def sign_in(self, handler: RequestHandler) -> str:
         """Return the hub's sign-in URL, with an OAuth state that only this browser can return."""
         verifier, challenge, method = self._auth.generate_pkce_code_challenge()

@@ -38,6 +38,7 @@ export class FakeSource implements Source {
   opens = true;
   cuts = false;
   refuses = false;
+  streamless = false; // as a page without JupyterLab
   private _held: Promise<void> | null = null;
 
   async get(path: string, query?: Query): Promise<unknown> {
@@ -61,7 +62,10 @@ export class FakeSource implements Source {
     return this.get(path, asked);
   }
 
-  watch(after: number, experiment: number, listener: Listener): Subscription {
+  watch(after: number, experiment: number, listener: Listener): Subscription | null {
+    if (this.streamless) {
+      return null;
+    }
     if (this.refuses) {
       throw snapped;
     }

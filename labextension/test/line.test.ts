@@ -215,6 +215,36 @@ describe('after a cut', () => {
   });
 });
 
+describe('in a host without streams', () => {
+  test('it is polled to its end, without a word, and not while it rests', async () => {
+    source.streamless = true;
+    await begun();
+    source.curves = curves(report(1), report(2));
+    await passed(5.1);
+    expect([connection(), watch.look.error]).toEqual(['live', null]);
+    expect(watch.look.curves[0]?.step).toEqual([1, 2]);
+    watch.rest();
+    const before = source.asked.length;
+    await passed(60);
+    expect(source.asked).toHaveLength(before);
+    source.overview = done();
+    watch.wake();
+    await passed(0.1);
+    expect(connection()).toBe('ended');
+  });
+
+  test('a service that does not answer is tried again, and polled once more', async () => {
+    source.streamless = true;
+    await begun();
+    source.overview = silence;
+    await passed(5.1);
+    expect(connection()).toBe('lost');
+    source.overview = overview();
+    await passed(1);
+    expect([connection(), watch.look.error]).toEqual(['live', null]);
+  });
+});
+
 describe('at the end', () => {
   test('overview and curves are read once more, and the stream is closed', async () => {
     await begun();

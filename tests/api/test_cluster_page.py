@@ -21,6 +21,9 @@ def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[httpx.Clie
     bundle.mkdir()
     (bundle / "main-ABC123.js").write_text("draw()")
     (bundle / "main-DEF456.css").write_text("body {}")
+    (bundle / "experiment-GHI789.js").write_text("draw(12)")
+    (bundle / "experiment-JKL012.css").write_text("article {}")
+    (bundle / "part-MNO345.js").write_text("search()")
     (tmp_path / "main-SECRET.js").write_text("no")
     for module in (cluster_page, pages):
         monkeypatch.setattr(module, "BUNDLE", bundle)
@@ -44,6 +47,18 @@ def test_the_document_names_its_bundle_and_allows_nothing_else(page):
         "static/main-ABC123.js",
     ]
     assert not re.search(r"<script[^>]*>[^<]|<style|\son\w+=", answer.text)
+
+
+def test_the_documents_of_experiments_are_the_same_whether_or_not_they_exist(page):
+    one, other = page.get("/experiments/1"), page.get("/experiments/999999999")
+    assert (one.status_code, one.text) == (200, other.text)
+    assert re.findall(r'(?:src|href)="([./]*static/[^"]+)"', one.text) == [
+        "../static/experiment-JKL012.css",
+        "../static/experiment-GHI789.js",
+    ]
+    assert "img-src 'self' blob: data:" in one.headers["Content-Security-Policy"]
+    assert page.get("/static/part-MNO345.js").text == "search()"
+    assert page.get("/experiments/one").status_code == 401
 
 
 def test_a_bundle_is_kept_for_good_and_only_bundles_are_there(page):

@@ -8,7 +8,7 @@ from pathlib import Path
 from playwright.sync_api import BrowserContext, ConsoleMessage, Locator, Page, expect
 
 from tests.browser.lab import SCREENSHOTS
-from tests.browser.view import SOON
+from tests.browser.view import SOON, View
 
 REFUSALS = "Failed to load resource"  # what the browser itself notes about an answer of 400 or 403
 
@@ -36,6 +36,12 @@ class ClusterPage:
         expect(link).to_have_attribute("aria-current", "page")
         expect(self.heading("Your use" if view == "Cluster" else view)).to_be_visible()
         return self
+
+    def experiment(self, number: int) -> View:
+        """Return the view of the experiment whose page was opened, once it is there."""
+        view = View(self.page.get_by_role("article", name=re.compile(rf"^Experiment #{number}\b")))
+        view.until_connection("live", "ended")
+        return view
 
     def heading(self, name: str) -> Locator:
         """Return the title of a section."""

@@ -11,10 +11,11 @@ from kernel_backend.engines.base import GangStatus
 from kernel_backend.model.cluster.directory import Directory
 from kernel_backend.model.cluster.quotas import Quota
 from kernel_backend.model.ids import AttemptId
+from kernel_backend.model.reports import Delivery
 from kernel_backend.model.resources import Node
 from kernel_backend.model.states import Outcome
 from tests.api.people import FakeHub
-from tests.api.served import Served, StillEngine, submit
+from tests.api.served import Served, StillEngine, report, started, submit, token_of
 from tests.support.world import until
 
 NODES = [Node(name=name, kind="cuda", address=f"10.0.0.{slots}", slots=slots) for name, slots in (("n1", 4), ("n2", 8))]
@@ -42,6 +43,12 @@ class Cluster:
         number = submit(self.client(name), called, slots=slots, pool=pool).experiment.number
         until(lambda: self.state(number) in ("starting", "running"), f"#{number} starts")
         return number
+
+    def reports(self, name: str, number: int, *losses: float) -> None:
+        """Let a user's training that has just started report these losses, one after each epoch."""
+        key = AttemptId(number, 1, 1)
+        said = [report(epoch + 1, float(epoch), loss=loss) for epoch, loss in enumerate(losses, 1)]
+        self.client(name).deliver(key, token_of(self.served, key), Delivery(records=(started(), *said)))
 
     def waits(self, name: str, slots: int, called: str = "digits") -> int:
         """Let a user's training wait, and return its number."""

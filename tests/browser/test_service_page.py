@@ -15,6 +15,8 @@ from kernel_backend.api.pages import BUNDLE
 from kernel_backend.model.disk import nearly_full
 from kernel_backend.model.resources import Node
 from kernel_backend.service import disk
+from kernel_backend.service.loop import ends
+from tests.api.test_searching import begun, search, trained
 from tests.browser.cluster_page import ClusterPage
 from tests.browser.conftest import cannot
 from tests.browser.shared_cluster import MEMBERS, Cluster
@@ -178,7 +180,7 @@ def test_the_queue_is_put_in_another_order_by_keyboard(opened, cluster):
 def test_who_is_no_admin_sees_what_is_theirs_and_changes_nothing_else(opened, cluster):
     running, waiting = cluster.trains("dave", 8, "dave's secret"), cluster.waits("eve", 6, "mine")
     page = opened("eve")
-    expect(page.page.get_by_role("navigation")).to_have_count(0)
+    expect(page.page.get_by_role("navigation", name="Views")).to_have_count(0)
     expect(page.page.get_by_role("article", name="You")).to_contain_text("0 slots in use")
     expect(page.row("Your experiments", f"#{waiting} mine")).to_contain_text("queued")
     expect(page.row("Nodes", "n2")).to_contain_text("a user of vision, 8 slots")
@@ -220,6 +222,72 @@ def test_a_user_sees_the_largest_experiments_and_a_warning_before_the_disk_is_fu
     expect(row).to_contain_text("checkpoints 3.2 MB")
     expect(page.page.get_by_role("article", name="Disk")).to_contain_text("3.2 MB of yours")
     page.shot("service-page-disk")
+
+
+def test_an_experiment_opens_from_its_row_with_the_view_of_jupyterlab_and_is_stopped_there(opened, cluster):
+    number = cluster.trains("dave", 4)
+    cluster.reports("dave", number, 0.5, 0.25)
+    page = opened("dave")
+    page.row("Your experiments", f"#{number} digits").get_by_role("link").press("Enter")
+    view = page.experiment(number)
+    view.until_state("running")
+    expect(page.page).to_have_url(f"{cluster.served.url}/experiments/{number}")
+    expect(page.page).to_have_title(f"#{number} digits – Daylight")
+    expect(view.root).to_contain_text("loss 0.25 best")
+    expect(view.curve).to_have_count(1)
+    view.open_log()
+    expect(view.log).to_contain_text("world")
+    view.button("Stop").press("Enter")
+    view.question.get_by_role("button", name="Stop it").press("Enter")
+    view.until_state("stopping", "stopped")
+    cluster.stop("dave", number)
+    view.until_state("stopped")  # which nobody has told it: it looks by itself
+    page.page.get_by_role("link", name="Cluster page").click()
+    expect(page.heading("Your use")).to_be_visible()
+
+
+def test_an_admin_opens_a_search_of_a_user_from_where_it_runs_and_stops_it(opened, cluster, monkeypatch):
+    monkeypatch.setattr(ends, "STOP_GRACE_S", 0.1)  # the gangs of this engine do not hear that they are to stop
+    number = search(cluster.client("dave"), trials=4, parallel=2)
+    begun(cluster.client("dave"), number, 2)
+    for trial, value in ((1, 0.5), (2, 0.25)):
+        trained(cluster.served, cluster.client("dave"), number, trial, value)
+    page = opened("ada")
+    page.row("Nodes", f"#{number}").get_by_role("link").first.click()
+    view = page.experiment(number)
+    expect(view.root.get_by_role("table", name="Trials")).to_contain_text("0.25")
+    for tab in ("Parameters", "Pairs"):  # with colours, which the page's policy allows only by a script
+        view.root.get_by_role("tab", name=tab).click()
+        page.shot(f"experiment-{tab.lower()}")
+    view.button("Stop").click()
+    view.question.get_by_role("button", name="Stop it").click()
+    view.until_state("stopping", "stopped")
+    assert cluster.client("ada").audit()[0].on == f"#{number}"
+    cluster.stop("dave", number)
+
+
+def test_an_experiment_that_one_may_not_see_is_as_one_that_does_not_exist(opened, cluster):
+    number = cluster.trains("dave", 4)
+    page = opened("eve")
+    said = []
+    for each in (number, 999_999):
+        page.page.goto(f"{cluster.served.url}/experiments/{each}")
+        expect(page.alert).to_contain_text("or it is an experiment that you may not see")
+        expect(page.page.get_by_role("article")).to_have_count(0)
+        said.append(page.page.locator(".dl-page").inner_text().replace(f"#{each}", "#"))
+    assert said[0] == said[1]
+    page.page.get_by_role("link", name="Open the cluster page").press("Enter")
+    expect(page.heading("Your use")).to_be_visible()
+
+
+def test_the_address_of_an_experiment_alone_signs_nobody_in(browser, cluster):
+    context = browser.new_context()
+    try:
+        page = context.new_page()
+        page.goto(f"{cluster.served.url}/experiments/12")
+        expect(page.get_by_role("alert")).to_contain_text("daylight open 12")
+    finally:
+        context.close()
 
 
 def test_the_last_numbers_stay_greyed_while_nothing_answers(opened, cluster):
@@ -265,7 +333,8 @@ def test_use_is_drawn_against_the_limit(opened, cluster):
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_it_is_readable_by_all_and_has_room_on_a_phone(opened, cluster, scheme):
-    cluster.trains("dave", 8)
+    number = cluster.trains("dave", 8)
+    cluster.reports("dave", number, 0.5, 0.25)
     cluster.waits("danielle", 6)
     cluster.waits("eve", 6, "<b>bold</b>" + "very-long" * 9)
     cluster.client("ada").set_quota("user", "dave", {"limit": 4})
@@ -280,6 +349,13 @@ def test_it_is_readable_by_all_and_has_room_on_a_phone(opened, cluster, scheme):
             found = page.page.evaluate(RUN, [".dl-page"])
             assert not found, "\n".join(found)
             assert page.page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, (name, view)
+        page.page.goto(f"{cluster.served.url}/experiments/{number}")
+        expect(page.experiment(number).curve).to_be_visible()
+        page.page.add_script_tag(path=AXE)
+        page.shot(f"experiment-{scheme}-{name}")
+        found = page.page.evaluate(RUN, [".dl-page"])
+        assert not found, "\n".join(found)
+        assert page.page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, name
 
 
 def test_every_control_is_reached_by_the_tab_key(opened, cluster):

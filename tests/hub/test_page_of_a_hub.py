@@ -62,8 +62,21 @@ def test_what_carries_only_the_cookies_changes_nothing(hub: Hub, tab: ClusterPag
     assert answer.status_code in (401, 403), answer.text
 
 
+def test_the_address_of_an_experiment_is_reached_by_signing_in_and_leads_to_the_hub(hub: Hub, tab: ClusterPage) -> None:
+    address = f"{hub.url}/services/daylight/experiments/999999"
+    tab.page.goto(address)
+    sign_in(tab.page, "dave", PASSWORD)
+    expect(tab.page).to_have_url(address)
+    expect(tab.alert).to_contain_text("There is no experiment #999999")
+    places = tab.page.get_by_role("navigation", name="Places")
+    expect(places.get_by_role("link", name="My server")).to_have_attribute("href", "/hub/user-redirect/")
+    places.get_by_role("link", name="Home").click()
+    expect(tab.page).to_have_url(f"{hub.url}/hub/home")
+    assert not tab.errors, tab.errors
+
+
 def test_a_user_sees_no_tables_of_others(hub: Hub, tab: ClusterPage) -> None:
     tab.page.goto(f"{hub.url}/services/daylight/")
     sign_in(tab.page, "dave", PASSWORD)
     expect(tab.page.get_by_role("article", name="Group vision")).to_contain_text("2 guaranteed")
-    expect(tab.page.get_by_role("navigation")).to_have_count(0)
+    expect(tab.page.get_by_role("navigation", name="Views")).to_have_count(0)

@@ -7,6 +7,7 @@ import { Audit } from './audit';
 import type { Cluster } from './cluster';
 import { isView, type ClusterSnapshot, type View } from './clusterstate';
 import { Disk } from './disk';
+import type { Places } from './links';
 import { MyAccount } from './myaccount';
 import { Nodes, Pools } from './nodes';
 import { Queue } from './queue';
@@ -15,7 +16,7 @@ import { Notice, StaleNotice } from './messages';
 
 const TITLES: Record<View, string> = { cluster: 'Cluster', accounts: 'Users and groups', audit: 'Audit log' };
 
-export function App({ cluster }: { cluster: Cluster }): React.JSX.Element {
+export function App({ cluster, places }: { cluster: Cluster; places: Places }): React.JSX.Element {
   const snapshot = React.useSyncExternalStore(cluster.subscribe, () => cluster.snapshot);
   const done = React.useSyncExternalStore(cluster.subscribe, () => cluster.done);
   const [view, setView] = React.useState<View>(viewIn(location.hash));
@@ -39,7 +40,7 @@ export function App({ cluster }: { cluster: Cluster }): React.JSX.Element {
   }, [cluster]);
   return (
     <div className="dl-page">
-      <Head snapshot={snapshot} view={shown} admin={admin} />
+      <Head snapshot={snapshot} view={shown} admin={admin} places={places} />
       {snapshot.error && <StaleNotice error={snapshot.error} at={snapshot.at} again={() => cluster.refresh()} />}
       <main className="dl-page-body" data-stale={snapshot.error !== null}>
         {snapshot.me ? <Body cluster={cluster} snapshot={snapshot} view={shown} /> : <Beginning snapshot={snapshot} />}
@@ -81,7 +82,14 @@ function Beginning({ snapshot }: { snapshot: ClusterSnapshot }): React.JSX.Eleme
   return snapshot.error ? null : <p className="dl-empty">Looking at the cluster…</p>;
 }
 
-function Head({ snapshot, view, admin }: { snapshot: ClusterSnapshot; view: View; admin: boolean }): React.JSX.Element {
+interface HeadProps {
+  snapshot: ClusterSnapshot;
+  view: View;
+  admin: boolean;
+  places: Places;
+}
+
+function Head({ snapshot, view, admin, places }: HeadProps): React.JSX.Element {
   const person = snapshot.me?.person;
   return (
     <header className="dl-page-head">
@@ -94,6 +102,15 @@ function Head({ snapshot, view, admin }: { snapshot: ClusterSnapshot; view: View
           {Object.entries(TITLES).map(([name, title]) => (
             <a key={name} href={`#${name}`} aria-current={name === view ? 'page' : undefined}>
               {title}
+            </a>
+          ))}
+        </nav>
+      )}
+      {Object.keys(places).length > 0 && (
+        <nav aria-label="Places">
+          {Object.entries(places).map(([text, href]) => (
+            <a key={text} href={href}>
+              {text}
             </a>
           ))}
         </nav>

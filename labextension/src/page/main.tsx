@@ -1,7 +1,6 @@
 /** The page at the service's root: who uses the cluster and, for administrators, what they may change. */
 
 import 'uplot/dist/uPlot.min.css';
-import '../../style/colours.css';
 import '../../style/page.css';
 
 import * as React from 'react';
@@ -9,6 +8,7 @@ import { createRoot } from 'react-dom/client';
 
 import { App } from './app';
 import { Cluster } from './cluster';
+import { placesIn } from './links';
 import { PageSource } from './source';
 import { ownToken } from './token';
 
@@ -18,7 +18,7 @@ if (root) {
   const cluster = new Cluster(source, () => Date.now() / 1000);
   createRoot(root).render(
     <React.StrictMode>
-      <App cluster={cluster} />
+      <App cluster={cluster} places={placesIn(root)} />
     </React.StrictMode>
   );
 }

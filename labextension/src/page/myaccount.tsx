@@ -19,6 +19,7 @@ import {
 } from '../model/text';
 import { heldText, partOf, windowText } from './fields';
 import type { ClusterSnapshot } from './clusterstate';
+import { ExperimentLink } from './experimentlink';
 import { Slots } from './slots';
 import { Bar, Row, Table } from './table';
 import { estimateText } from './text';
@@ -105,7 +106,7 @@ function Experiments({ experiments, now }: { experiments: readonly Overview[]; n
           columns={COLUMNS}
           cells={[
             <span key="title" className="dl-long">
-              {titleText(overview)}
+              <ExperimentLink number={overview.experiment.number} text={titleText(overview)} />
             </span>,
             <State key="state" overview={overview} />,
             slotsText(overview),

@@ -8,6 +8,7 @@ import type { Cluster } from './cluster';
 import { drain, trust } from './actions';
 import { partOf, plural } from './fields';
 import type { ClusterSnapshot } from './clusterstate';
+import { ExperimentLink } from './experimentlink';
 import { nodeReasons, nodeState, runText } from './rows';
 import { Bar, type Column, Row, Table } from './table';
 
@@ -131,7 +132,9 @@ function Runs({ snapshot, node }: { snapshot: ClusterSnapshot; node: NodeUse }):
   return (
     <ul className="dl-runs">
       {node.runs.map((run, index) => (
-        <li key={index}>{runText(run, snapshot.at)}</li>
+        <li key={index}>
+          <ExperimentLink number={run.experiment} text={runText(run, snapshot.at)} />
+        </li>
       ))}
     </ul>
   );

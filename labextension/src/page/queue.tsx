@@ -5,6 +5,7 @@ import * as React from 'react';
 import type { Waiting } from '../api/types';
 import { EditCell, moveAmongCells } from './cell';
 import type { Cluster } from './cluster';
+import { ExperimentLink } from './experimentlink';
 import { moveFirst, setPriority } from './actions';
 import { plural, typedValue } from './fields';
 import type { ClusterSnapshot } from './clusterstate';
@@ -70,7 +71,7 @@ function Waits({ cluster, snapshot, rows, pools }: Props): React.JSX.Element {
             pools ? `${row.pool} ${row.place}` : row.place,
             personText(row.owner, row.group),
             <span key="what" className="dl-long">
-              {whatOf(row)}
+              <ExperimentLink number={row.experiment} text={whatOf(row)} />
             </span>,
             row.slots,
             row.wait?.reason ?? '',

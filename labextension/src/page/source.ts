@@ -1,7 +1,7 @@
 /** HTTP client of the page: the API is below the page's own URL. No other file of the page sends requests. */
 
 import { ServiceError } from '../service/source';
-import type { Query } from '../service/source';
+import type { ActionBody, Query, Source } from '../service/source';
 
 const PATIENCE_MS = 15_000;
 const NO_ANSWER = 'nothing answers at this address: the service, JupyterHub, or the way to it is away';
@@ -18,7 +18,7 @@ export interface Requester {
   text(path: string, query: Query): Promise<string>;
 }
 
-export class PageSource implements Requester {
+export class PageSource implements Requester, Source {
   /** `token` is that of a single user's service; behind a hub, the hub's cookies authenticate the user. */
   constructor(
     private readonly _base: string,
@@ -26,7 +26,7 @@ export class PageSource implements Requester {
   ) {}
 
   async ask(method: Method, path: string, query: Query = {}, body?: unknown): Promise<unknown> {
-    const [response, text] = await this._fetch(this._url(path, query), method, body);
+    const [response, text] = await this._fetch(this._url(path, query), method, body, answer => answer.text());
     const said = parsed(text);
     if (!response.ok) {
       throw refusal(response, said);
@@ -38,11 +38,37 @@ export class PageSource implements Requester {
   }
 
   async text(path: string, query: Query): Promise<string> {
-    const [response, text] = await this._fetch(this._url(path, query), 'GET', undefined);
+    const [response, text] = await this._fetch(this._url(path, query), 'GET', undefined, answer => answer.text());
     if (!response.ok) {
       throw refusal(response, parsed(text));
     }
     return text;
+  }
+
+  get(path: string, query: Query = {}): Promise<unknown> {
+    return this.ask('GET', path, query);
+  }
+
+  post(path: string, asked?: ActionBody): Promise<unknown> {
+    return this.ask('POST', path, {}, asked);
+  }
+
+  async artifact(number: number, trial: number, name: string): Promise<Uint8Array<ArrayBuffer>> {
+    const url = this._url(`/experiments/${number}/trials/${trial}/artifacts/${encodeURIComponent(name)}`, {});
+    const [response, bytes] = await this._fetch(url, 'GET', undefined, answer => answer.arrayBuffer());
+    if (!response.ok) {
+      throw refusal(response, parsed(new TextDecoder().decode(bytes)));
+    }
+    return new Uint8Array(bytes);
+  }
+
+  csv(number: number, trial: number | null): Promise<string> {
+    return this.text(`/experiments/${number}/export.csv`, trial === null ? {} : { trial });
+  }
+
+  /** Return null: a websocket can carry neither a token nor the proof that this page has opened it. */
+  watch(): null {
+    return null;
   }
 
   private _url(path: string, query: Query): URL {
@@ -53,7 +79,12 @@ export class PageSource implements Requester {
     return url;
   }
 
-  private async _fetch(url: URL, method: Method, body: unknown): Promise<[Response, string]> {
+  private async _fetch<Read>(
+    url: URL,
+    method: Method,
+    body: unknown,
+    read: (response: Response) => Promise<Read>
+  ): Promise<[Response, Read]> {
     try {
       const response = await fetch(url, {
         method,
@@ -63,7 +94,7 @@ export class PageSource implements Requester {
         redirect: 'manual', // a redirect leads to a login page, which the page cannot read
         signal: AbortSignal.timeout(PATIENCE_MS)
       });
-      return [response, await response.text()];
+      return [response, await read(response)];
     } catch {
       throw new ServiceError(0, NO_ANSWER);
     }

@@ -9,7 +9,7 @@ import type { Listener, Source, Subscription } from './source';
 
 /**
  * connecting  no answer has arrived yet (the saved state is shown, if there is one)
- * live        the stream is open; or, if no stream can be opened, the service is polled every few seconds
+ * live        the stream is open; or, if there is or can be none, the service is polled every few seconds
  * lost        the stream was cut, or the service cannot be reached; the connection is retried with back-off
  * ended       the experiment has ended and all is known: no stream is held open
  * gone        the service knows no such experiment (any more)
@@ -50,6 +50,7 @@ export class Line {
   private _answered = false; // the service has answered in this turn
   private _fruitless = 0; // consecutive streams without a message
   private _stream: Subscription | null = null;
+  private _polled = false; // the source has no streams
   private _openedAt: number | null = null;
   private _retrying: Timer | undefined;
   private _requestTimer: Timer | undefined;
@@ -139,7 +140,7 @@ export class Line {
   private async _load(turn: number): Promise<boolean> {
     const known = this._known;
     const last = known.ended; // the experiment has ended: the data fetched now is final
-    const whole = last || !known.complete || this._isDeaf;
+    const whole = last || !known.complete || this._isDeaf || this._polled;
     const [overview, own] = await Promise.all([this._getOverview(), whole ? this._getCurves() : null]);
     const curves = own && (await this._ofBest(overview, own));
     if (turn !== this._turn) {
@@ -180,21 +181,24 @@ export class Line {
       }
     };
     if (this._isDeaf) {
-      this._goBlocked();
+      this._poll(BLOCKED);
     }
     const listener: Listener = {
       opened: () => during(() => this._opened()),
       message: message => during(() => this._hear(message)),
       closed: error => during(() => this._failed(error))
     };
-    let stream: Subscription;
+    let stream: Subscription | null;
     try {
       stream = this._source.watch(this._known.seq, this._number, listener);
     } catch (error) {
       during(() => this._failed(error));
       return;
     }
-    if (turn === this._turn) {
+    if (stream === null) {
+      this._polled = true;
+      this._poll(null);
+    } else if (turn === this._turn) {
       this._stream = stream;
     } else {
       stream.close(); // the stream has failed or ended within the call
@@ -214,9 +218,10 @@ export class Line {
     this._askBeside();
   }
 
-  private _goBlocked(): void {
+  /** Load the experiment again after a pause, as no stream is open; `error` says why, if there should be one. */
+  private _poll(error: string | null): void {
     this._failures = 0;
-    this._become('live', BLOCKED);
+    this._become('live', error);
     this._retrying = setTimeout(() => this._lookAgain(), 1000 * POLL_S);
   }
 
@@ -269,7 +274,7 @@ export class Line {
     } else if (this._known.ended) {
       this._end();
     } else if (error instanceof StreamCut && this._isDeaf) {
-      this._goBlocked();
+      this._poll(BLOCKED);
     } else {
       this._failures = steady ? 0 : this._failures;
       this._tryAgain(error);

@@ -26,9 +26,9 @@ export interface Source {
   post(path: string, asked?: ActionBody): Promise<unknown>;
   /**
    * Call the listener with every message after `after`, until the returned subscription is closed or `closed` was
-   * called.
+   * called. Returns null if this host has no streams; the experiment is then polled.
    */
-  watch(after: number, experiment: number, listener: Listener): Subscription;
+  watch(after: number, experiment: number, listener: Listener): Subscription | null;
 }
 
 export interface Listener {

@@ -86,6 +86,18 @@ export class Watch {
     }
   }
 
+  /** Stop updating, as while the page is hidden, until `wake`. */
+  rest(): void {
+    this._line.leave();
+  }
+
+  /** Load the experiment again after `rest`, and keep it updated. */
+  wake(): void {
+    if (this._begun && !this._disposed) {
+      this._line.connect();
+    }
+  }
+
   private readonly _elsewhere = (number: number): void => {
     if (number === this._number) {
       this._line.lookOnce();

@@ -29,10 +29,9 @@ export function scatter(
       cy: y(above),
       r: row.trial === chosen ? 5.5 : 4,
       class: `dl-dot ${row.trial === chosen ? 'dl-chosen' : ''}`,
-      style: `fill:${shade(rank.get(row.trial) ?? null)}`,
       'data-trial': row.trial
     };
-    return [{ tag: 'circle', props, title: rowText(status, row) }];
+    return [{ tag: 'circle', props, style: { fill: shade(rank.get(row.trial) ?? null) }, title: rowText(status, row) }];
   });
   return [...axes, ...dots];
 }
@@ -93,9 +92,9 @@ export function heat(status: SearchStatus, across: Axis, up: Axis, width: number
           height: Math.max(1, bottom - top - 2),
           rx: 3,
           class: 'dl-field',
-          style: `fill:${shade(rank.get(best.trial) ?? null)}`,
           'data-trial': best.trial
         },
+        style: { fill: shade(rank.get(best.trial) ?? null) },
         title:
           `best ${metric.name} ${number(best.best ?? NaN)} of ${trials.length} trial${trials.length === 1 ? '' : 's'}: ` +
           [across, up].map(axis => `${axis.name}=${shown(axis.of(best))}`).join(' ')

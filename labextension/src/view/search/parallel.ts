@@ -83,9 +83,9 @@ export function parallel(
       props: {
         d: pathOf(points),
         class: `dl-line ${faded} ${row.trial === chosen ? 'dl-chosen' : ''}`,
-        style: `stroke:${stroke}`,
         'data-trial': row.trial
       },
+      style: { stroke },
       title: rowText(status, row)
     };
   });

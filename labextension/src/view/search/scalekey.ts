@@ -38,6 +38,7 @@ export function scaleValues(rows: readonly TrialRow[], metric: Metric): [string,
 /** Return a bar with the colours of half of the ranks, from `rank` on. */
 function half(rank: number): HTMLElement {
   const colours = Array.from({ length: STOPS + 1 }, (_, stop) => shade(rank + stop / (2 * STOPS)));
-  const style = `background:linear-gradient(to right, ${colours.join(', ')})`;
-  return h('span', { class: 'dl-scale-bar', 'aria-hidden': 'true', style });
+  const bar = h('span', { class: 'dl-scale-bar', 'aria-hidden': 'true' });
+  bar.style.background = `linear-gradient(to right, ${colours.join(', ')})`;
+  return bar;
 }

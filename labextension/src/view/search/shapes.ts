@@ -5,6 +5,7 @@ const SVG = 'http://www.w3.org/2000/svg';
 export interface Shape {
   readonly tag: 'circle' | 'line' | 'path' | 'rect' | 'text';
   readonly props: Readonly<Record<string, string | number>>;
+  readonly style?: Readonly<Partial<Record<'fill' | 'stroke', string>>>;
   readonly text?: string;
   readonly title?: string; // tooltip
 }
@@ -41,6 +42,7 @@ function made(shape: Shape): SVGElement {
   for (const [name, value] of Object.entries(shape.props)) {
     node.setAttribute(name, String(value));
   }
+  Object.assign(node.style, shape.style); // no attribute, which a page's security policy may forbid
   if (shape.text !== undefined) {
     node.textContent = shape.text;
   }

@@ -36,7 +36,7 @@ export class TrialRow {
   /** Update the row; `columns` begin with name and state, `steers` are the possible actions. */
   update(row: Row, columns: readonly Column[], rank: number | null, steers: readonly Steer[]): void {
     const [name = '', state = '', ...rest] = columns.map(column => column.cell(row));
-    setAttribute(this._rank, 'style', `background:${shade(rank)}`);
+    this._rank.style.background = shade(rank);
     setText(this._pick, name);
     setText(this._chip, state);
     setAttribute(this._chip, 'data-state', row.state);
