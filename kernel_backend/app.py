@@ -354,6 +354,7 @@ class Daylight(OutboxSettings, Program):
                 marks=parts.marks,
                 launcher_urls=lambda: launchers.urls,
                 outbox=self.outbox(inside=not self.hub),
+                pages=self.public_url or ("" if hub is None else hub.prefix),
             )
         )
 

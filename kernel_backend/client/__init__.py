@@ -79,6 +79,11 @@ class Client(ClusterCalls, NoticeCalls, AttemptCalls, MeasuredCalls):
         """Return a dict with the version, the process id and the home directory of the service."""
         return self._service.json("GET", "/api/health")
 
+    def page(self, experiment: int) -> str:
+        """Return the URL of an experiment's page in browsers; "" if the service does not know its own address there."""
+        pages = str(self.health().get("pages", ""))
+        return f"{pages}/experiments/{experiment}" if pages.startswith("http") else ""
+
     def request(
         self, operation: Operation, method: str, path: str, body: Record | None = None, query: Mapping[str, Any] = {}
     ) -> dict[str, Any]:

@@ -48,7 +48,12 @@ def _show(call: Call) -> Answer:
         overview, code = call.console.wait(client, overview, ())
     if overview is None:
         return Answer(None, code=code)
-    return Answer(overview, [Card(client, overview, failures=not follows)], code=code)
+    page = client.page(overview.experiment.number)
+    return Answer(
+        overview,
+        [Card(client, overview, failures=not follows), *([Text([f"in a browser: {page}"])] if page else [])],
+        code=code,
+    )
 
 
 def _metrics(call: Call) -> Answer:

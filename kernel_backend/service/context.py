@@ -49,7 +49,8 @@ class Context:
     it is None without a hub. `each_user` is the quota of users for whom admins have set none. `local_price` is the
     price of a slot-hour of the local pool, and `idle_rule` the rule about unused slots. `keep_logs` and `keep_reports`
     are the seconds for which logs, and all training reports, are retained after an experiment ends; None: for ever.
-    `outbox` configures webhooks and mail.
+    `outbox` configures webhooks and mail. `pages` is the address of the service's pages in browsers, or under a hub
+    that does not say its own their path there; "" if neither is known.
     """
 
     store: Store
@@ -68,6 +69,7 @@ class Context:
     servers: Servers | None = None
     launcher_urls: Callable[[], tuple[str, ...]] = tuple
     outbox: OutboxConfig = field(default_factory=OutboxConfig)
+    pages: str = ""
     pools: Mapping[str, Any] = field(default_factory=dict)
     default_pool: str = ""
     configured_in: str = "the service's configuration"

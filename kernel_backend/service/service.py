@@ -107,6 +107,7 @@ class Service:
         self.checkpoints = CheckpointVerbs(store, storage, self._retention, whole_files)
         self.artifacts = ArtifactVerbs(store, workspaces, whole_files)
         self.compare = CompareVerbs(store, archive, storage, self._confined, whole_files)
+        self.pages = context.pages
         self.numbering = Numbering(store, storage, workspaces, context.home)
         self._feed = WatcherFeed(store, self._bus)
         self._overviews = Overviews(store, archive, loop.cluster_state, loop.searches.notice)

@@ -166,7 +166,12 @@ def test_a_failed_experiment_ends_with_1_and_shows_the_users_own_line(service, f
     assert "cell [4] line 3, in loss" in printed.err
     assert "daylight logs 1" in printed.err
     assert main(["show", "1"]) == 0
-    assert "cell [4] line 3, in loss" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "cell [4] line 3, in loss" in shown
+    assert "in a browser" not in shown
+    service.service.pages = "https://hub.example.org/services/daylight"
+    assert main(["show", "1"]) == 0
+    assert "in a browser: https://hub.example.org/services/daylight/experiments/1\n" in capsys.readouterr().out
 
 
 def test_interrupting_only_stops_waiting(service, file, tmp_path):

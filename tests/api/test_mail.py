@@ -31,6 +31,8 @@ from tests.support.mail import MailServer
 from tests.support.receivers import Receiver
 from tests.support.world import until
 
+PUBLIC = "https://hub.example.org/services/daylight"
+
 
 @pytest.fixture
 def server() -> Iterator[MailServer]:
@@ -45,7 +47,7 @@ def test_a_mail_tells_the_end_and_is_sent_again_until_the_server_takes_it(
     monkeypatch.setattr(sender, "LOOK_S", 0.02)
     monkeypatch.setattr(sender, "BACKOFF", RetryPolicy((0.02,)))
     url = f"smtp://robot:p%40ss@127.0.0.1:{server.port}"
-    config = OutboxConfig(HostRules(hosts=("example.org",), mail=True), url, "daylight@example.org")
+    config = OutboxConfig(HostRules(hosts=("example.org",), mail=True), url, "daylight@example.org", PUBLIC)
     served = Served(tmp_path, StillEngine(), outbox=config)
     client = served.client()
     with pytest.raises(InvalidRequest, match=r"evil\.net is no host"):
@@ -62,7 +64,7 @@ def test_a_mail_tells_the_end_and_is_sent_again_until_the_server_takes_it(
     assert (mail["To"], mail["From"]) == ("dave@example.org", "daylight@example.org")
     assert mail["Subject"] == "Daylight: #1 digits Bcc: eve@example.org completed"
     assert mail["Bcc"] is None
-    assert "daylight show 1" in mail.get_content()
+    assert mail.get_content().splitlines()[-2:] == [f"{PUBLIC}/experiments/1", "daylight show 1"]
     assert base64.b64decode(server.logins[0]) == b"\0robot\0p@ss"
     assert {each.upper() for each in server.recipients} == {"TO:<DAVE@EXAMPLE.ORG>"}
     served.stop()
@@ -90,9 +92,6 @@ def test_a_mail_server_that_hangs_delays_mail_alone(tmp_path: Path, monkeypatch:
         each.close()
     served.stop()
     receiver.stop()
-
-
-PUBLIC = "https://hub.example.org/services/daylight"
 
 
 @pytest.fixture

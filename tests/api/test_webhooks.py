@@ -78,6 +78,7 @@ def test_a_receiver_is_told_of_the_end_of_an_experiment_with_its_best_result_or_
     assert (told["version"], told["type"]) == (1, "experiment.completed")
     assert told["id"] == message.headers["Webhook-Id"]
     assert told["text"] == "#1 digits completed: loss 0.25 best, epoch 1"
+    assert told["url"] is None, "the service does not know its address in browsers"
     data = told["data"]
     assert (data["number"], data["name"], data["state"], data["trials"]) == (1, "digits", "completed", {"completed": 1})
     assert data["best"]["value"] == client.experiment(1).trials[0].best.value == 0.25
@@ -219,7 +220,8 @@ def test_whatever_a_receiver_does_wrong_is_a_failed_delivery(
 
 @pytest.fixture
 def hub(tmp_path: Path) -> Iterator[Callable[[str], Client]]:
-    config = OutboxConfig(HostRules(hosts=("*.example.org", "127.0.0.1", "localhost*"), inside=False))
+    rules = HostRules(hosts=("*.example.org", "127.0.0.1", "localhost*"), inside=False)
+    config = OutboxConfig(rules, public_url="https://hub.example.org/services/daylight")
     served = Served(tmp_path, StillEngine(), identity=FakeHub(), outbox=config)
     clients: dict[str, Client] = {}
     yield lambda name: clients.setdefault(name, served.client(name, patience=5))
@@ -247,6 +249,7 @@ def test_users_have_their_own_webhooks_and_admins_those_of_all(
     submit(dave, "of dave")
     until(lambda: receiver.taken, "dave is told")
     assert [each.json["data"]["owner"] for each in receiver.messages] == ["dave"]
+    assert receiver.messages[0].json["url"] == "https://hub.example.org/services/daylight/experiments/2"
     shared = ada.add_webhook(receiver.url, ["submitted"], everyone=True)
     submit(eve, "again")
     until(lambda: len(receiver.taken) == 2, "the admin is told of everyone's")

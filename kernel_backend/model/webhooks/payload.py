@@ -56,16 +56,21 @@ class Payload(Record):
     timestamp: str  # of the event
     text: str  # the event in one sentence
     data: ExperimentData | None = None  # None in a test, and for an experiment that was deleted
+    url: str | None = None  # page of the experiment in browsers; None without `data`, or if its address is not known
 
 
-def payload(notice: Notice, overview: Overview | None) -> Payload:
-    """Return the payload of a notice about an experiment; `overview` is None if the experiment was deleted."""
+def payload(notice: Notice, overview: Overview | None, pages: str = "") -> Payload:
+    """Return the payload of a notice about an experiment; `overview` is None if the experiment was deleted.
+
+    `pages` is the address of the service's pages in browsers, "" if it is not known.
+    """
     return Payload(
         id=notice.id,
         type=notice.event if notice.event == TEST else f"experiment.{notice.event}",
         timestamp=_time(notice.at),
         text=_text(notice, overview),
         data=None if overview is None else _data(overview),
+        url=f"{pages}/experiments/{notice.experiment}" if pages and overview is not None else None,
     )
 
 

@@ -96,4 +96,4 @@ def _lines(message: Payload) -> list[str]:
         found["hyperparameters"] = ", ".join(f"{name}={value}" for name, value in data.best.params.items())
     found["error"] = data.error
     about = [f"{name}: {value}" for name, value in found.items() if value]
-    return [message.text, "", *about, "", f"daylight show {data.number}"]
+    return [message.text, "", *about, "", *([message.url] if message.url else []), f"daylight show {data.number}"]

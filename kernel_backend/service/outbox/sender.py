@@ -133,7 +133,7 @@ class OutboxSender:
             return None
         if hook.off or unconfirmed(hook, self._rules, time.time()):
             return None
-        message = payload(notice, await self._overview(notice.experiment))
+        message = payload(notice, await self._overview(notice.experiment), self._url)
         try:
             async with self._sending[self._transport(hook)].of(hook.owner):
                 await self._send(hook, message)
