@@ -29,6 +29,9 @@ class Service implements Source {
     if (path === '/me') {
       return { person: { name: 'dave' }, accounts: [], servers: [] };
     }
+    if (path === '/health') {
+      return { pages: '/services/daylight' };
+    }
     if (path === '/disk') {
       if (this.disk === null) {
         throw new ServiceError(502, 'away');
@@ -92,7 +95,7 @@ test('nothing is asked before somebody looks, nor after', async () => {
   await pass(60);
   expect(service.asked).toEqual([]);
   await watched();
-  expect(service.asked).toEqual(['/experiments', '/nodes', '/disk']);
+  expect(service.asked).toEqual(['/experiments', '/nodes', '/disk', '/health']);
   experiments.watched = false;
   await pass(60);
   expect(service.looks).toBe(1);
@@ -102,6 +105,7 @@ test('what is to be said of the disk is asked for once in ten minutes, and is no
   service.disk = ['the disk is nearly full'];
   await watched();
   expect(experiments.warnings).toEqual(['the disk is nearly full']);
+  expect(experiments.address).toBe('/services/daylight');
   service.disk = null;
   await pass(590);
   expect(service.asked.filter(path => path === '/disk')).toHaveLength(1);
@@ -158,7 +162,7 @@ test('after an act it is looked at once', async () => {
   await watched();
   await experiments.act(12, 'stop');
   await pass(0.01);
-  expect(service.asked.slice(3)).toEqual(['/experiments/12/stop', '/experiments', '/nodes']);
+  expect(service.asked.slice(4)).toEqual(['/experiments/12/stop', '/experiments', '/nodes']);
 });
 
 test('the queue and the quotas are asked for while they are shown', async () => {

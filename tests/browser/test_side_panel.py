@@ -66,6 +66,7 @@ def test_experiments_are_listed_searched_filtered_and_opened(
     panel.queue.click()
     expect(panel.root).to_contain_text("nobody waits")
     lab.shot("panel-groups")
+    lab.page.route("**/daylight/api/health", lambda route: route.fulfill(json={"pages": "/services/daylight"}))
     lab.reload(kernel=False)
     panel.open()
     expect(panel.search).to_have_value("orchard")
@@ -85,6 +86,13 @@ def test_experiments_are_listed_searched_filtered_and_opened(
     expect(lab.view_in_tab().root).to_have_attribute("aria-label", f"Experiment #{apple} orchard apple")
     expect(tabs).to_have_count(1)
 
+    expect(panel.root.get_by_role("link", name="Cluster page")).to_have_attribute("href", "/services/daylight/")
+    panel.item(running).click(button="right")
+    with lab.page.context.expect_page() as page:
+        lab.page.get_by_role("menuitem", name="Open in the Browser").click()
+    assert page.value.url.endswith(f"/services/daylight/experiments/{running}")
+    page.value.close()
+    lab.page.unroute("**/daylight/api/health")
     panel.item(running).click(button="right")
     lab.shot("panel-menu")
     lab.page.get_by_role("menuitem", name="Stop").click()

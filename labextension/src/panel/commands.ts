@@ -33,6 +33,8 @@ export const OPEN = 'daylight:open';
 export const COMPARE = 'daylight:compare';
 export const REFRESH = 'daylight:refresh';
 const COPY = 'daylight:copy-command';
+const BROWSE = 'daylight:open-in-browser';
+const CLUSTER = 'daylight:open-cluster-page';
 const CATEGORY = 'Daylight';
 const SHOWN_MS = 10_000; // duration of a notification; without it the notification is only counted
 const BRIEF_MS = 3_000; // duration of a notification of success
@@ -74,6 +76,14 @@ export class Commands {
       'daylight:delete': { ...this._verb('delete', 'Delete', mayDelete), icon: deleteIcon },
       'daylight:undelete': { ...this._verb('undelete', 'Undelete'), icon: undoIcon },
       [COPY]: this._copy(),
+      [BROWSE]: this._browse(),
+      [CLUSTER]: {
+        label: 'Open the Cluster Page',
+        caption: 'Open the page of slots, queue and nodes',
+        icon: launchIcon,
+        isVisible: () => this._parts.experiments.address !== '',
+        execute: () => openPage(`${this._parts.experiments.address}/`)
+      },
       [REFRESH]: {
         label: 'Look for Experiments Again',
         caption: 'Ask the service at once',
@@ -205,6 +215,22 @@ export class Commands {
     };
   }
 
+  private _browse(): CommandRegistry.ICommandOptions {
+    return {
+      label: args => (args.pointed ? 'Open in the Browser' : this._label('Open in the Browser')),
+      caption: 'Open the page of the experiment, whose address can be sent to others',
+      icon: launchIcon,
+      isEnabled: args => this._isThere(args),
+      isVisible: () => this._parts.experiments.address !== '',
+      execute: async args => {
+        const number = this._numberOf(args) ?? (await askNumber('Open an experiment in the browser'));
+        if (number !== null) {
+          openPage(`${this._parts.experiments.address}/experiments/${number}`);
+        }
+      }
+    };
+  }
+
   private _act(number: number, verb: Verb): Promise<void> {
     return this._told(async () => {
       await this._parts.experiments.act(number, verb);
@@ -262,6 +288,11 @@ const CAPTIONS: Record<Verb, string> = {
   delete: 'Delete an experiment that has ended; this can be undone for a day',
   undelete: 'Bring a deleted experiment back'
 };
+
+/** Open a page of the service, by its URL or its path on this host. */
+function openPage(address: string): void {
+  window.open(new URL(address, window.location.origin), '_blank', 'noopener');
+}
 
 function verbsOf(overview: Overview): Verb[] {
   const { number } = overview.experiment;

@@ -19,7 +19,7 @@ import type { Memory } from './remembered';
 import type { LiveSettings } from './settings';
 import type { Queue } from './waiting';
 
-const DISK_S = 600; // interval between requests of the disk usage, which the service measures each time
+const BESIDE_S = 600; // interval between requests of the disk usage, which the service measures each time
 const WAITING = 50; // requests of each pool, besides the user's own
 const LONGEST_S = 60; // longest interval that the user can set
 
@@ -32,7 +32,8 @@ export class Experiments implements IDisposable {
   private _warnings: readonly string[] = [];
   private _queue: Queue | null = null;
   private _queueShown: boolean;
-  private _diskAt = -Infinity; // time of the last request of the disk usage
+  private _besideAt = -Infinity; // time of the last request of the disk usage
+  private _address = '';
   private _at = 0;
   private _error: ServiceError | null = null;
   private _filter: Filter;
@@ -81,6 +82,11 @@ export class Experiments implements IDisposable {
   /** Warnings about the user's disk usage. */
   get warnings(): readonly string[] {
     return this._warnings;
+  }
+
+  /** Address of the service's pages in browsers, or its path on this host; "" if it is not known. */
+  get address(): string {
+    return this._address;
   }
 
   /** Time of the last answer, in seconds since the epoch. */
@@ -248,7 +254,7 @@ export class Experiments implements IDisposable {
         const known = this._pages.list;
         this._pages.take(first, page, before);
         this._take(known, (nodes as { nodes: NodeUse[] }).nodes);
-        void this._lookAtDisk();
+        void this._lookBeside();
       }
     } catch (error) {
       if (turn === this._turn) {
@@ -267,16 +273,20 @@ export class Experiments implements IDisposable {
     return { waiting: (queue as { queue: Waiting[] }).queue, me: me as Self };
   }
 
-  /** Request warnings about the disk, seldom. Nothing waits for the answer, and errors are ignored. */
-  private async _lookAtDisk(): Promise<void> {
+  /** Request warnings about the disk and the address of the pages, seldom; nothing waits for it, nor fails with it. */
+  private async _lookBeside(): Promise<void> {
     const now = Date.now() / 1000;
-    if (now - this._diskAt < DISK_S) {
+    if (now - this._besideAt < BESIDE_S) {
       return;
     }
-    this._diskAt = now;
-    const disk = (await this._source.get('/disk', { largest: 0 }).catch(() => null)) as DiskReport | null;
-    if (disk && !this.isDisposed) {
-      this._warnings = disk.warnings;
+    this._besideAt = now;
+    const [disk, health] = await Promise.all([
+      this._source.get('/disk', { largest: 0 }).catch(() => null) as Promise<DiskReport | null>,
+      this._source.get('/health').catch(() => null) as Promise<{ pages?: string } | null>
+    ]);
+    if (!this.isDisposed) {
+      this._warnings = disk?.warnings ?? this._warnings;
+      this._address = health?.pages ?? this._address;
       this._changed.emit();
     }
   }

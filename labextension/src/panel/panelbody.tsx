@@ -32,6 +32,11 @@ export function PanelBody({ experiments, notebook, doors }: PanelProps): React.J
       <div className="dl-panel-head">
         <div className="dl-panel-top">
           <h2 className="dl-panel-title">Daylight</h2>
+          {experiments.address !== '' && (
+            <a className="dl-panel-link" href={`${experiments.address}/`} target="_blank" rel="noopener">
+              Cluster page
+            </a>
+          )}
           <Refresh refresh={refresh} />
         </div>
         <Meters nodes={error ? [] : nodes} />
