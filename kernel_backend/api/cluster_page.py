@@ -28,7 +28,7 @@ DOCUMENT = """<!doctype html>
     <script type="module" src="{root}static/{script}"></script>
   </head>
   <body>
-    <div id="daylight" data-places="{places}"></div>
+    <div id="daylight" data-links="{links}"></div>
     <noscript>This page needs JavaScript. On the command line: {instead}</noscript>
   </body>
 </html>
@@ -55,14 +55,14 @@ class DocumentHandler(Page):
     def get(self, *parts: str) -> None:
         """Return the HTML document, which names the newest bundle, so that an update is used at the next page load."""
         browsers: Browsers | None = self.settings["browsers"]
-        places = {**({} if browsers is None else browsers.places), **_documentation()}
+        links = {**({} if browsers is None else browsers.links), **_documentation()}
         self.set_header("Content-Type", "text/html; charset=utf-8")
         document = DOCUMENT.format(
             icon=ICON,
             root=self.root,
             style=_built(".css", self.page),
             script=_built(".js", self.page),
-            places=xhtml_escape(json.dumps(places)),
+            links=xhtml_escape(json.dumps(links)),
             instead=self.instead,
         )
         self.finish(document)

@@ -34,8 +34,8 @@ class Browsers(Protocol):
         """Return the signed-in user's token, as `Identity.who` takes it; "" if there is none."""
 
     @property
-    def places(self) -> dict[str, str]:
-        """Return the URLs of places beside the service, by the text of their links, such as `Home`."""
+    def links(self) -> dict[str, str]:
+        """Return the URLs of what is beside the service, by the text of their links, such as `Home`."""
 
     def sign_in(self, handler: RequestHandler) -> str:
         """Return the URL of the sign-in page, which redirects back to the requested page."""

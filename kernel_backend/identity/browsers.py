@@ -32,7 +32,7 @@ class HubBrowsers:
         return self._auth.get_token(handler) or ""
 
     @property
-    def places(self) -> dict[str, str]:
+    def links(self) -> dict[str, str]:
         """Return the URLs of the hub's home page and of the user's server, by the text of their links."""
         hub = f"{self._auth.hub_host}{self._auth.hub_prefix}"
         return {"Home": f"{hub}home", "My server": f"{hub}user-redirect/"}

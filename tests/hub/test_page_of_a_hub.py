@@ -68,9 +68,9 @@ def test_the_address_of_an_experiment_is_reached_by_signing_in_and_leads_to_the_
     sign_in(tab.page, "dave", PASSWORD)
     expect(tab.page).to_have_url(address)
     expect(tab.alert).to_contain_text("There is no experiment #999999")
-    places = tab.page.get_by_role("navigation", name="Places")
-    expect(places.get_by_role("link", name="My server")).to_have_attribute("href", "/hub/user-redirect/")
-    places.get_by_role("link", name="Home").click()
+    links = tab.page.get_by_role("navigation", name="Elsewhere")
+    expect(links.get_by_role("link", name="My server")).to_have_attribute("href", "/hub/user-redirect/")
+    links.get_by_role("link", name="Home").click()
     expect(tab.page).to_have_url(f"{hub.url}/hub/home")
     assert not tab.errors, tab.errors
 

@@ -7,7 +7,7 @@ import { Audit } from './audit';
 import type { Cluster } from './cluster';
 import { isView, type ClusterSnapshot, type View } from './clusterstate';
 import { Disk } from './disk';
-import type { Places } from './links';
+import type { Links } from './links';
 import { MyAccount } from './myaccount';
 import { Nodes, Pools } from './nodes';
 import { Queue } from './queue';
@@ -16,7 +16,7 @@ import { Notice, StaleNotice } from './messages';
 
 const TITLES: Record<View, string> = { cluster: 'Cluster', accounts: 'Users and groups', audit: 'Audit log' };
 
-export function App({ cluster, places }: { cluster: Cluster; places: Places }): React.JSX.Element {
+export function App({ cluster, links }: { cluster: Cluster; links: Links }): React.JSX.Element {
   const snapshot = React.useSyncExternalStore(cluster.subscribe, () => cluster.snapshot);
   const done = React.useSyncExternalStore(cluster.subscribe, () => cluster.done);
   const [view, setView] = React.useState<View>(viewIn(location.hash));
@@ -40,7 +40,7 @@ export function App({ cluster, places }: { cluster: Cluster; places: Places }): 
   }, [cluster]);
   return (
     <div className="dl-page">
-      <Head snapshot={snapshot} view={shown} admin={admin} places={places} />
+      <Head snapshot={snapshot} view={shown} admin={admin} links={links} />
       {snapshot.error && <StaleNotice error={snapshot.error} at={snapshot.at} again={() => cluster.refresh()} />}
       <main className="dl-page-body" data-stale={snapshot.error !== null}>
         {snapshot.me ? <Body cluster={cluster} snapshot={snapshot} view={shown} /> : <Beginning snapshot={snapshot} />}
@@ -86,10 +86,10 @@ interface HeadProps {
   snapshot: ClusterSnapshot;
   view: View;
   admin: boolean;
-  places: Places;
+  links: Links;
 }
 
-function Head({ snapshot, view, admin, places }: HeadProps): React.JSX.Element {
+function Head({ snapshot, view, admin, links }: HeadProps): React.JSX.Element {
   const person = snapshot.me?.person;
   return (
     <header className="dl-page-head">
@@ -106,9 +106,9 @@ function Head({ snapshot, view, admin, places }: HeadProps): React.JSX.Element {
           ))}
         </nav>
       )}
-      {Object.keys(places).length > 0 && (
-        <nav aria-label="Places">
-          {Object.entries(places).map(([text, href]) => (
+      {Object.keys(links).length > 0 && (
+        <nav aria-label="Elsewhere">
+          {Object.entries(links).map(([text, href]) => (
             <a key={text} href={href}>
               {text}
             </a>

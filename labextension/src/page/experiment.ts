@@ -12,8 +12,8 @@ import { Watch } from '../service/watch';
 import type { Look } from '../service/watch';
 import { h } from '../view/dom';
 import { ExperimentView } from '../view/view';
-import { placesIn } from './links';
-import type { Places } from './links';
+import { linksIn } from './links';
+import type { Links } from './links';
 import { PageSource } from './source';
 import { ownToken } from './token';
 
@@ -33,9 +33,9 @@ class ExperimentPage {
     private readonly _source: PageSource,
     private readonly _number: number
   ) {
-    const places = placesIn(root);
-    this._hub = 'Home' in places;
-    root.append(h('div', { class: 'dl-page' }, head(places, this._who), this._body));
+    const links = linksIn(root);
+    this._hub = 'Home' in links;
+    root.append(h('div', { class: 'dl-page' }, head(links, this._who), this._body));
     this._watch = new Watch(_source, _number);
     this._view = new ExperimentView(this._body, this._watch);
     this._watch.subscribe(look => this._changed(look));
@@ -75,12 +75,12 @@ class ExperimentPage {
   }
 }
 
-function head(places: Places, who: HTMLElement): HTMLElement {
+function head(links: Links, who: HTMLElement): HTMLElement {
   const icon = document.querySelector<HTMLLinkElement>('link[rel=icon]')?.href ?? '';
   const sun = h('img', { src: icon, alt: '', width: 22, height: 22 });
   const title = h('h1', {}, h('a', { href: CLUSTER }, sun, 'Daylight'));
-  const links = Object.entries({ 'Cluster page': CLUSTER, ...places });
-  const nav = h('nav', { 'aria-label': 'Places' }, ...links.map(([text, href]) => h('a', { href }, text)));
+  const all = Object.entries({ 'Cluster page': CLUSTER, ...links });
+  const nav = h('nav', { 'aria-label': 'Elsewhere' }, ...all.map(([text, href]) => h('a', { href }, text)));
   return h('header', { class: 'dl-page-head' }, title, nav, who);
 }
 

@@ -8,7 +8,7 @@ import { createRoot } from 'react-dom/client';
 
 import { App } from './app';
 import { Cluster } from './cluster';
-import { placesIn } from './links';
+import { linksIn } from './links';
 import { PageSource } from './source';
 import { ownToken } from './token';
 
@@ -18,7 +18,7 @@ if (root) {
   const cluster = new Cluster(source, () => Date.now() / 1000);
   createRoot(root).render(
     <React.StrictMode>
-      <App cluster={cluster} places={placesIn(root)} />
+      <App cluster={cluster} links={linksIn(root)} />
     </React.StrictMode>
   );
 }
