@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Sequence
 from functools import partial
 
@@ -18,6 +19,7 @@ from kernel_backend.model.views.overview import Overview
 from kernel_backend.model.views.search_status import SearchStatus
 from kernel_backend.routes.experiments import POINTS
 from kernel_backend.text.csv_export import metrics_csv, trials_csv
+from kernel_backend.text.experiment_rows import experiment_table
 
 REPORTS_AT_ONCE = 10_000
 PERIODS = 200  # periods of the curves of a slot's use
@@ -50,6 +52,21 @@ class ExperimentsHandler(ApiHandler):
         answer, new = await self.service.submissions.submit_once(self.user, self.parse(Submission), self.request_id)
         self.set_status(201 if new else 200)
         self.reply(answer)
+
+
+class TableHandler(ApiHandler):
+    """Handler that lists experiments as the rows of a table."""
+
+    async def get(self) -> None:
+        """List the user's own experiments as short rows, newest first.
+
+        To get the next page, set `before=` to the smallest number on the present page; to get what has changed, set
+        `after=` to the `seq` of an earlier answer. Only then are deleted ones listed.
+        """
+        after, before = self.maybe_integer("after"), self.maybe_integer("before", least=1)
+        limit = self.integer("limit", 200, least=1, most=1000)
+        found = await self.service.tabulated(self.user, after, before, limit)
+        self.reply(await asyncio.to_thread(experiment_table, found, after or 0, time.time()))
 
 
 class DiffHandler(ApiHandler):
@@ -186,6 +203,7 @@ def _kind(text: str | None) -> Kind | None:
 
 HANDLERS: dict[str, type[RequestHandler]] = {
     "/api/experiments": ExperimentsHandler,
+    "/api/experiments/table": TableHandler,
     "/api/experiments/{number}/diff": DiffHandler,
     "/api/experiments/{number}/reports": ReportsHandler,
     "/api/experiments/{number}/export.csv": ExportHandler,

@@ -18,6 +18,7 @@ from kernel_backend.model.search.methods import SearchMethods
 from kernel_backend.model.stream import Message
 from kernel_backend.model.times import Times
 from kernel_backend.model.views.curves import Curves
+from kernel_backend.model.views.experiment_row import ExperimentTable
 from kernel_backend.model.views.overview import CheckpointInfo, LogChunk, Overview
 from kernel_backend.model.views.search_status import Extension, Importance, SearchCurves, SearchStatus
 from kernel_backend.model.webhooks.records import EndedExperiments
@@ -40,6 +41,7 @@ from kernel_backend.routes.operations import (
 from kernel_backend.spec.resume import Resumption
 
 LISTED = {"state": TEXT, "search": TEXT, "tag": TEXT, "limit": INT, "owner": TEXT, "group": TEXT}
+PAGED = {"after": INT, "before": INT, "limit": INT}
 REPORTED = {"trial": INT, "kind": TEXT, "after": INT, "limit": INT}
 LOGGED = {"trial": INT, "attempt": INT, "rank": INT, "offset": INT, "tail": INT}
 DRAWN = {"trial": INT, "points": INT}
@@ -56,6 +58,7 @@ EXPERIMENTS: tuple[Endpoint, ...] = (
             "POST": Operation(Overview, body=Submission, status=201, also=(200,), by_id=True),
         },
     ),
+    Endpoint("/api/experiments/table", {"GET": Operation(ExperimentTable, query=PAGED, page=True)}),
     reads(
         "/api/experiments/ended",
         "ended",

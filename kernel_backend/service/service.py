@@ -235,6 +235,14 @@ class Service:
                 return found[:limit]
             before = known[-1].experiment.number
 
+    async def tabulated(self, who: Person, after: int | None, before: int | None, limit: int) -> list[Overview]:
+        """Return at most `limit` of a user's own experiments for a table, newest first, without snapshot warnings.
+
+        `before` selects lower numbers, and `after` what may have changed since this message, deleted ones included.
+        """
+        known = await asyncio.to_thread(self._store.overviews, who.name, limit=limit, before=before, after=after)
+        return await self._overviews.explain_searches(who, known)
+
     async def ended(self, who: Person, since: float) -> EndedExperiments:
         """Return the user's own experiments that ended after `since` (seconds since the epoch): at most the newest 20.
 

@@ -202,13 +202,15 @@ class Store(QuotaStore, MeasuredStore, OutboxStore, Protocol):
         tags: Sequence[str] = (),
         notebook: str | None = None,
         before: int | None = None,
+        after: int | None = None,
     ) -> list[Overview]:
         """Return at most `limit` experiments for display, newest first: with trials, attempts, and notes as warnings.
 
         Only the newest ten attempts of each trial are read, for speed. Wait reasons and snapshot warnings are added by
         the service. `group` selects experiments that request slots for it; `seen_by` leaves out experiments that this
         user may not see; `tags` selects experiments that have all of these tags, ignoring case. `notebook` selects
-        experiments from notebooks whose path ends with these names, `before` those with lower numbers.
+        experiments from notebooks whose path ends with these names, `before` those with lower numbers, and `after`
+        those that may have changed since this message, deleted ones included.
         """
 
     def experiments_before(self, experiment: Experiment | NewExperiment, limit: int = 1) -> list[Experiment]:

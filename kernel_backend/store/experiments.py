@@ -116,8 +116,9 @@ class SqlExperimentStore(Store):
         tags: Sequence[str] = (),
         notebook: str | None = None,
         before: int | None = None,
+        after: int | None = None,
     ) -> list[Overview]:
-        query = find_experiments(owner, state, search, group, seen_by, tags, notebook, before)
+        query = find_experiments(owner, state, search, group, seen_by, tags, notebook, before, after)
         with self._reading() as db:
             return self._overviews.read(db, query.limit(limit))
 

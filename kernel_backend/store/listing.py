@@ -11,10 +11,10 @@ from sqlalchemy import ColumnElement, Connection, Select, Text, and_, exists, fa
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.cluster.people import Person
 from kernel_backend.model.experiment import Experiment
-from kernel_backend.model.states import AttemptState, ExperimentState, TrialState
+from kernel_backend.model.states import HOLDING_SLOTS, AttemptState, ExperimentState, TrialState
 from kernel_backend.model.views.overview import DELETED, LIVELIEST
 from kernel_backend.store.base import NewExperiment
-from kernel_backend.store.tables import attempts, experiments, rows_of, trials
+from kernel_backend.store.tables import attempts, events, experiments, reports, rows_of, trials
 
 _NUMBER = re.compile(r"#?([0-9]{1,9})")
 _IN_A_TAG = re.compile(r"[\w.:/+@=#-]+")
@@ -31,11 +31,13 @@ def find_experiments(
     tags: Sequence[str] = (),
     notebook: str | None = None,
     before: int | None = None,
+    after: int | None = None,
 ) -> Select[Any]:
     """Return the query that lists experiments, newest first; raises InvalidRequest for an unknown state.
 
     `notebook` is the end of a notebook's path; `before` selects experiments with lower numbers, for the next page;
     `seen_by` leaves out experiments that this user may not see; `tags` selects those that have all of these tags.
+    `after` selects what may have changed since this message, deleted ones included.
     """
     query = rows_of(Experiment, experiments).order_by(experiments.c.number.desc())
     if before is not None:
@@ -50,7 +52,9 @@ def find_experiments(
     if seen_by is not None and not seen_by.admin:
         theirs = experiments.c.group.in_(seen_by.groups)
         query = query.where(or_(experiments.c.owner == seen_by.name, theirs))
-    if state != DELETED:
+    if after is not None:
+        query = query.where(_may_have_changed(after))
+    elif state != DELETED:
         query = query.where(experiments.c.deleted_at.is_(None))
     if state:
         query = query.where(_shows(state))
@@ -86,6 +90,17 @@ def count_trials(db: Connection, numbers: Sequence[int]) -> dict[int, dict[Trial
     for number, state, count in db.execute(query.group_by(here.experiment, here.state)):
         found[number][TrialState(state)] = count
     return found
+
+
+def _may_have_changed(after: int) -> ColumnElement[bool]:
+    """Return the SQL condition that an experiment has newer messages or reports, or changes without any.
+
+    The latter are those that hold slots, whose time passes, and searches, whose state depends on what they wait for.
+    """
+    heard = (select(table.c.experiment).where(table.c.seq > after) for table in (events, reports))
+    holding = select(trials.c.experiment).where(trials.c.state.in_(HOLDING_SLOTS))
+    unsaid = and_(experiments.c.state == ExperimentState.ACTIVE, or_(_IS_SEARCH, experiments.c.number.in_(holding)))
+    return or_(*(experiments.c.number.in_(each) for each in heard), unsaid)
 
 
 def _matches(search: str) -> ColumnElement[bool]:

@@ -86,6 +86,7 @@ WHOSE = {
         "POST /api/experiments",
         "POST /api/gc",
         "GET /api/experiments/ended",
+        "GET /api/experiments/table",
         "GET /api/webhooks",
         "POST /api/webhooks",
         "DELETE /api/webhooks/{number}",  # of others there are none: test_webhooks.py

@@ -439,6 +439,20 @@ class StoreContract:
         assert numbers(before=2) == [1]
         assert numbers(before=1) == []
 
+    def test_experiments_are_listed_that_may_have_changed_since_a_message(self, store: Store) -> None:
+        for _ in range(3):
+            store.add_experiment(draft(), at=1.0)
+        search(store)
+
+        def numbers(after: int) -> list[int]:
+            return [each.experiment.number for each in store.overviews(after=after)]
+
+        assert numbers(0) == [4, 3, 2, 1]
+        seq = store.overviews()[0].seq
+        assert numbers(seq) == [4]  # a search, which may begin to wait without a message
+        store.update_experiment(1, 2.0, lambda before: ({"deleted_at": 2.0}, None))
+        assert numbers(seq) == [4, 1]
+
     def test_experiments_are_found_by_note_and_tags(self, store: Store) -> None:
         for labels in (
             {"note": "diverged at 50%", "tags": ("baseline", "größer")},

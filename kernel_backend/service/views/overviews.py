@@ -48,6 +48,19 @@ class Overviews:
         (completed,) = await self.complete(who, [known])
         return completed
 
+    async def explain_searches(self, who: Person, known: Sequence[Overview]) -> list[Overview]:
+        """Return overviews with reasons for the waits of searches, whose state depends on them, and of no others."""
+        active = [each.experiment.config.search is not None and not each.ended for each in known]
+        if not any(active):
+            return list(known)
+        async with self._cluster_state.looking() as cluster:
+            return await asyncio.to_thread(
+                lambda: [
+                    each.model_copy(update={"wait": self._wait(who, each, cluster)}) if waits else each
+                    for each, waits in zip(known, active, strict=True)
+                ]
+            )
+
     async def complete(self, who: Person, known: Sequence[Overview]) -> list[Overview]:
         """Return overviews with reasons for waits and further warnings, without what the user `who` may not see."""
         waits: list[Wait | None] = [None] * len(known)
