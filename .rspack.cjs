@@ -1,5 +1,16 @@
 /** Settings of the bundler that `jupyter-builder` merges into its own. */
+const { rspack } = require('@rspack/core');
+
 module.exports = {
-  // Modules that several lazily loaded parts share are a file of their own from this size on, and not in each of them.
-  optimization: { splitChunks: { minSize: 4000 } }
+  optimization: {
+    // Modules that several lazily loaded parts share are a file of their own from this size on, and not in each of them.
+    splitChunks: { minSize: 4000 },
+    minimizer: [
+      new rspack.SwcJsMinimizerRspackPlugin({
+        // Private members begin with one underscore, and only their classes name them: each file may call them as it
+        // likes. Shorter names are those that the bundler gives to exports.
+        minimizerOptions: { mangle: { props: { regex: '^_[a-z]\\w{2}' } } }
+      })
+    ]
+  }
 };

@@ -271,7 +271,8 @@ describe('the filters of the last visit', () => {
     getItem: (key: string) => kept.get(key) ?? null,
     setItem: (key: string, text: string) => void kept.set(key, text)
   };
-  const visited = (): Experiments => new Experiments(service, new LiveSettings(), new Memory(() => storage, '/dave/'));
+  const visited = (): Experiments =>
+    new Experiments(service, new LiveSettings(), new Memory(() => storage, '/dave/', rememberedIn));
 
   beforeEach(() => kept.clear());
 
@@ -292,7 +293,7 @@ describe('the filters of the last visit', () => {
 
   test('are those of the same server only', () => {
     visited().filter = { search: 'apple', state: null, notebook: null };
-    const other = new Experiments(service, new LiveSettings(), new Memory(() => storage, '/danielle/'));
+    const other = new Experiments(service, new LiveSettings(), new Memory(() => storage, '/danielle/', rememberedIn));
     expect(other.filter.search).toBe('');
   });
 
@@ -300,7 +301,7 @@ describe('the filters of the last visit', () => {
     const locked = (): never => {
       throw new Error('the storage is disabled');
     };
-    const without = new Experiments(service, new LiveSettings(), new Memory(locked, ''));
+    const without = new Experiments(service, new LiveSettings(), new Memory(locked, '', rememberedIn));
     without.filter = { search: 'apple', state: null, notebook: null };
     expect(without.filter.search).toBe('apple');
     for (const text of [null, '', '[1', '3', 'null', '{"search":3,"state":"lost","group":"owner"}']) {

@@ -10,12 +10,12 @@ import {
   numbersIn,
   numbersLabel,
   PAGE,
-  placeAfter,
   queryFor
 } from '../src/panel/list';
 import { groupByIn } from '../src/panel/groupby';
 import type { GroupBy } from '../src/panel/groupby';
-import { groupParams, groupsOf } from '../src/panel/groups';
+import { groupParams, groupsOf, valuesOf } from '../src/panel/groups';
+import { placeAfter } from '../src/view/places';
 import { DEFAULTS, settingsIn } from '../src/panel/settings';
 import { done, experiment, overview, queued, trial } from './fakes';
 
@@ -125,7 +125,7 @@ describe('groups', () => {
     of(1, [], { width: 8 })
   ];
   const grouped = (by: GroupBy): unknown[] =>
-    groupsOf(listed, by).map(({ title, items }) => [title, ...items.map(each => each.experiment.number)]);
+    groupsOf(listed, by, valuesOf).map(({ title, items }) => [title, ...items.map(each => each.experiment.number)]);
 
   test('by tag have an experiment for each of its tags, and those without one last', () => {
     expect(grouped('tag')).toEqual([

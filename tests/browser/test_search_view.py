@@ -209,7 +209,7 @@ def test_a_brush_chooses_among_the_trials_of_the_table(searching: Lab, world: Wo
     expect(rows).to_have_count(8)
     widths = sorted({int(text) for text in cells(table, 6)})
     search.get_by_role("combobox", name="Group by").select_option("width")
-    groups = table.locator("tr.dl-trial-group")
+    groups = table.locator("tr.dl-row-group")
     expect(groups).to_have_count(len(widths))
     for group, width in zip(groups.all(), widths, strict=True):
         expect(group).to_have_text(re.compile(rf"^width = {width}: \d trials?, best error "))

@@ -10,6 +10,7 @@ from playwright.sync_api import expect
 from tests.browser.jupyter import Jupyter
 from tests.browser.lab import Lab
 from tests.browser.notebooks import Gate
+from tests.browser.test_readable_by_all import AXE, RUN
 from tests.browser.view import LATE, narrow, overflow
 from tests.support.world import World
 
@@ -141,6 +142,69 @@ def test_two_are_compared_by_keyboard_alone(lab: Lab, finished: tuple[int, int])
     compared.get_by_role("button", name=f"#{apple} orchard apple", exact=True).click()
     expect(lab.view_in_tab().root).to_have_attribute("aria-label", f"Experiment #{apple} orchard apple")
     panel.search.fill("")
+
+
+def test_experiments_are_filtered_sorted_tagged_compared_and_deleted_in_a_table(
+    lab: Lab, finished: tuple[int, int], gate: Gate, world: World
+):
+    apple, pear = finished
+    page = lab.page
+    lab.panel.open().button("Experiments").click()
+    root = page.get_by_role("article", name="Experiments")
+    table, rows = root.get_by_role("table", name="Experiments"), root.locator("tbody tr")
+    field = root.get_by_role("searchbox", name="Filter experiments")
+    field.fill("orchard width > 8")
+    expect(rows).to_have_count(2)
+    head = table.get_by_role("columnheader", name="width")
+    for _ in range(2):  # by keyboard alone, and the focus stays
+        head.get_by_role("button").press("Enter")
+    expect(head).to_have_attribute("aria-sort", "descending")
+    expect(rows.first).to_contain_text("orchard pear")
+    expect(head.get_by_role("button")).to_be_focused()
+    field.fill("orchard widht=16")
+    expect(root.get_by_text("No hyperparameter and no metric is called widht")).to_be_visible()
+    field.fill("orchard")
+
+    running = gate.submit(world, name="orchard cherry")  # seen without being asked for
+    expect(rows).to_have_count(3)
+    world.reached(running, 1)
+    choose = lambda number: table.get_by_role("checkbox", name=f"Choose #{number}")  # noqa: E731
+    choose(pear).focus()
+    page.keyboard.press("Space")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("End")
+    expect(choose(apple)).to_be_focused()
+    page.keyboard.press("Space")
+    expect(root.get_by_text("2 chosen")).to_be_visible()
+    page.add_script_tag(path=AXE)
+    problems = page.evaluate(RUN, ["article[aria-label=Experiments]"])
+    assert not problems, "\n".join(problems)
+    lab.shot("experiments-table")
+    root.get_by_role("button", name="Tag", exact=True).click()
+    page.get_by_role("dialog").get_by_role("textbox").fill("fruit")
+    page.get_by_role("dialog").get_by_role("button", name="Tag").click()
+    field.fill("tag:fruit")
+    expect(rows).to_have_count(2)
+    with page.expect_download() as saved:
+        root.get_by_role("button", name="CSV").click()
+    lines = saved.value.path().read_text().splitlines()
+    assert [line.split(",")[1] for line in lines] == ["name", "orchard pear", "orchard apple"]
+    root.get_by_role("button", name="Compare").click()
+    compared = page.locator("#jp-main-dock-panel > .lm-Widget:visible .dl-compare")
+    expect(compared).to_contain_text(f"#{pear} orchard pear")
+
+    lab.palette("Experiments")
+    field.fill("orchard")
+    choose(running).check()
+    root.get_by_role("button", name="Delete", exact=True).click()
+    question = page.get_by_role("dialog", name="Delete 2 experiments?")
+    expect(question).to_contain_text("1 experiment that has not ended will stay")
+    question.get_by_role("button", name="Delete", exact=True).click()
+    expect(rows).to_have_count(1)
+    page.get_by_role("button", name="Undo").click()
+    expect(rows).to_have_count(3)
+    root.get_by_role("button", name=f"#{pear} orchard pear").click()
+    expect(lab.view_in_tab().root).to_have_attribute("aria-label", f"Experiment #{pear} orchard pear")
 
 
 def test_a_hidden_panel_asks_nothing(lab: Lab, gate: Gate, world: World):

@@ -909,11 +909,54 @@ export interface components {
             purged_at: number | null;
         };
         /**
+         * ExperimentRow
+         * @description Row of the table of experiments; of a search, parameters and metrics are those of its best trial.
+         */
+        ExperimentRow: {
+            number: number;
+            name: string;
+            state: string;
+            standing: string;
+            result: string;
+            created_at: number;
+            /** @default null */
+            started_at: number | null;
+            /** @default 0 */
+            seconds: number;
+            /** @default [] */
+            tags: string[];
+            /** @default null */
+            notebook: string | null;
+            /** @default {} */
+            params: {
+                [key: string]: boolean | number | string | unknown[] | {
+                    [key: string]: unknown;
+                } | null;
+            };
+            metric: components["schemas"]["Metric"];
+            /** @default null */
+            best: number | null;
+            /** @default {} */
+            metrics: {
+                [key: string]: number | ("NaN" | "Infinity" | "-Infinity");
+            };
+        };
+        /**
          * ExperimentState
          * @description State of an experiment, which summarises its trials.
          * @enum {string}
          */
         ExperimentState: "active" | "paused" | "stopping" | "stopped" | "completed" | "failed";
+        /**
+         * ExperimentTable
+         * @description Page of the table of experiments, newest first.
+         *
+         *     `seq` is the number of the newest message that it includes: a request `after` it returns what has changed since.
+         */
+        ExperimentTable: {
+            rows: components["schemas"]["ExperimentRow"][];
+            seq: number;
+        };
         /**
          * Extended
          * @description Event: a user raised the limits of the search, which creates trials again if it was closed.
@@ -2377,7 +2420,9 @@ export type EndedExperiment = components['schemas']['EndedExperiment'];
 export type EndedExperiments = components['schemas']['EndedExperiments'];
 export type Exited = components['schemas']['Exited'];
 export type Experiment = components['schemas']['Experiment'];
+export type ExperimentRow = components['schemas']['ExperimentRow'];
 export type ExperimentState = components['schemas']['ExperimentState'];
+export type ExperimentTable = components['schemas']['ExperimentTable'];
 export type Extended = components['schemas']['Extended'];
 export type Failed = components['schemas']['Failed'];
 export type Failure = components['schemas']['Failure'];

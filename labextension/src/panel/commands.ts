@@ -11,6 +11,7 @@ import {
   pauseIcon,
   refreshIcon,
   runIcon,
+  tableRowsIcon,
   stopIcon,
   undoIcon
 } from '@jupyterlab/ui-components';
@@ -25,6 +26,7 @@ import { copy } from '../view/clipboard';
 import type { Experiments } from './experiments';
 import { sunIcon } from './icon';
 import { MOST_COMPARED } from './list';
+import { sayDeleted, SHOWN_MS, told } from './notifications';
 import { askLabels, askNumber, askNumbers, mayDelete, mayStop } from './questions';
 import type { Tabs } from './tabs';
 
@@ -32,11 +34,11 @@ export const SHOW_PANEL = 'daylight:show-panel';
 export const OPEN = 'daylight:open';
 export const COMPARE = 'daylight:compare';
 export const REFRESH = 'daylight:refresh';
+export const TABLE = 'daylight:table';
 const COPY = 'daylight:copy-command';
 const BROWSE = 'daylight:open-in-browser';
 const CLUSTER = 'daylight:open-cluster-page';
 const CATEGORY = 'Daylight';
-const SHOWN_MS = 10_000; // duration of a notification; without it the notification is only counted
 const BRIEF_MS = 3_000; // duration of a notification of success
 
 type Args = ReadonlyPartialJSONObject;
@@ -47,6 +49,7 @@ export interface Parts {
   tabs: Tabs;
   news: () => void; // an experiment may have begun or ended
   showPanel: () => void;
+  showTable: () => void;
 }
 
 /**
@@ -66,6 +69,12 @@ export class Commands {
         caption: 'Show the experiments in the side panel',
         icon: sunIcon,
         execute: () => this._parts.showPanel()
+      },
+      [TABLE]: {
+        label: 'Experiments',
+        caption: 'Show all experiments in a table',
+        icon: tableRowsIcon,
+        execute: () => this._parts.showTable()
       },
       [OPEN]: this._open(),
       [COMPARE]: this._compare(),
@@ -179,7 +188,7 @@ export class Commands {
       execute: async args => {
         const number = this._numberOf(args) ?? (await askNumber('Edit an experiment'));
         if (number !== null) {
-          await this._told(() => this._edit(number));
+          await told(() => this._edit(number));
         }
       }
     };
@@ -232,25 +241,12 @@ export class Commands {
   }
 
   private _act(number: number, verb: Verb): Promise<void> {
-    return this._told(async () => {
+    return told(async () => {
       await this._parts.experiments.act(number, verb);
       if (verb === 'delete') {
-        const undo = { label: 'Undo', callback: () => void this._act(number, 'undelete') };
-        Notification.info(`#${number} is deleted. This can be undone for a day.`, {
-          autoClose: SHOWN_MS,
-          actions: [undo]
-        });
+        sayDeleted(`#${number} is`, () => void this._act(number, 'undelete'));
       }
     });
-  }
-
-  /** Run an action, and show its error. */
-  private async _told(act: () => Promise<void>): Promise<void> {
-    try {
-      await act();
-    } catch (error) {
-      Notification.error(error instanceof Error ? error.message : String(error), { autoClose: SHOWN_MS });
-    }
   }
 
   /** Label of a command in the palette, with the number of its experiment if that is already determined. */

@@ -15,7 +15,7 @@ import type { Filter } from './list';
 import type { GroupBy } from './groupby';
 import { Pages } from './pages';
 import { NOTHING_REMEMBERED } from './remembered';
-import type { Memory } from './remembered';
+import type { Memory, Remembered } from './remembered';
 import type { LiveSettings } from './settings';
 import type { Queue } from './waiting';
 
@@ -47,7 +47,7 @@ export class Experiments implements IDisposable {
   constructor(
     private readonly _source: Source,
     private readonly _settings: LiveSettings,
-    private readonly _memory: Memory | null = null
+    private readonly _memory: Memory<Remembered> | null = null
   ) {
     const { search, state, here, group, queue } = _memory?.read() ?? NOTHING_REMEMBERED;
     this._filter = { search, state, notebook: null };

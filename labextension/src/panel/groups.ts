@@ -5,9 +5,9 @@ import { labelsOf } from '../model/labels';
 import { stateWord, valueText } from '../model/text';
 import type { GroupBy } from './groupby';
 
-export interface Group {
+export interface Group<Item> {
   readonly title: string;
-  readonly items: readonly Overview[]; // newest first, as listed
+  readonly items: readonly Item[]; // as listed
 }
 
 /** Return the names of hyperparameters with several values in the list, and of the one in `chosen`; sorted. */
@@ -23,14 +23,19 @@ export function groupParams(list: readonly Overview[], chosen: GroupBy): string[
   return [...new Set([...found, ...own])].sort();
 }
 
-/** Return the groups in order, those without a value last; an experiment is in the group of each of its tags. */
-export function groupsOf(list: readonly Overview[], by: GroupBy): Group[] {
-  const groups = new Map<string, { value: Value | null; items: Overview[] }>();
-  for (const overview of list) {
-    for (const value of valuesOf(overview, by)) {
+/** Return the groups of items in order, those without a value last; an item is in the group of each of its values. */
+export function groupsOf<Item>(
+  list: readonly Item[],
+  by: GroupBy,
+  valuesOf: (item: Item, by: GroupBy) => readonly (Value | null)[]
+): Group<Item>[] {
+  const groups = new Map<string, { value: Value | null; items: Item[] }>();
+  for (const item of list) {
+    const values = valuesOf(item, by);
+    for (const value of values.length ? values : [null]) {
       const title = titleOf(value, by);
       const group = groups.get(title) ?? { value, items: [] };
-      group.items.push(overview);
+      group.items.push(item);
       groups.set(title, group);
     }
   }
@@ -38,15 +43,14 @@ export function groupsOf(list: readonly Overview[], by: GroupBy): Group[] {
   return found.sort(byValue).map(({ title, items }) => ({ title, items }));
 }
 
-function valuesOf(overview: Overview, by: GroupBy): (Value | null)[] {
+/** Return the values by which an experiment is grouped. */
+export function valuesOf(overview: Overview, by: GroupBy): readonly (Value | null)[] {
   const { experiment } = overview;
   switch (by) {
     case '':
       return [''];
-    case 'tag': {
-      const { tags } = labelsOf(experiment);
-      return tags.length ? [...tags] : [null];
-    }
+    case 'tag':
+      return labelsOf(experiment).tags;
     case 'state':
       return [stateWord(overview)];
     case 'notebook':

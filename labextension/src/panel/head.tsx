@@ -1,6 +1,6 @@
 /** Header of the panel: slots in use, search field, filters. */
 
-import { refreshIcon } from '@jupyterlab/ui-components';
+import { refreshIcon, tableRowsIcon } from '@jupyterlab/ui-components';
 import * as React from 'react';
 
 import type { NodeUse } from '../api/types';
@@ -46,11 +46,23 @@ function Meter({ node, name }: { node: NodeUse; name: string }): React.JSX.Eleme
   );
 }
 
-export function Refresh({ refresh }: { refresh: () => void }): React.JSX.Element {
+/** Buttons that show all experiments in a table, and ask the service again. */
+export function HeadButtons({ table, refresh }: { table: () => void; refresh: () => void }): React.JSX.Element {
   return (
-    <button type="button" className="dl-icon-button" aria-label="Refresh" title="Look again" onClick={refresh}>
-      <refreshIcon.react tag="span" stylesheet="menuItem" />
-    </button>
+    <span>
+      <button
+        type="button"
+        className="dl-icon-button"
+        aria-label="Experiments"
+        title="All experiments in a table"
+        onClick={table}
+      >
+        <tableRowsIcon.react tag="span" stylesheet="menuItem" />
+      </button>
+      <button type="button" className="dl-icon-button" aria-label="Refresh" title="Look again" onClick={refresh}>
+        <refreshIcon.react tag="span" stylesheet="menuItem" />
+      </button>
+    </span>
   );
 }
 

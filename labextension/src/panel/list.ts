@@ -77,13 +77,6 @@ export function numbersLabel(numbers: readonly number[]): string {
   return listed.join(' · ') + (left ? ` and ${left} more` : '');
 }
 
-/** Return the index of the item that an arrow key selects among `count` items; null for other keys. */
-export function placeAfter(key: string, place: number, count: number): number | null {
-  const places: Record<string, number> = { ArrowDown: place + 1, ArrowUp: place - 1, Home: 0, End: count - 1 };
-  const next = places[key];
-  return next === undefined ? null : Math.min(Math.max(next, 0), count - 1);
-}
-
 /** Return the experiment numbers in a typed text: `12 15`, `#12, #15`. */
 export function numbersIn(text: string): number[] {
   const found = text.match(/\d+/g) ?? [];

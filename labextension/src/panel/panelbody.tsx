@@ -4,10 +4,11 @@ import * as React from 'react';
 
 import type { Overview } from '../api/types';
 import type { Experiments } from './experiments';
-import { groupParams, groupsOf } from './groups';
-import { Filters, GroupChoice, Meters, Refresh } from './head';
+import { groupParams, groupsOf, valuesOf } from './groups';
+import { Filters, GroupChoice, HeadButtons, Meters } from './head';
 import { Item } from './item';
-import { EVERYTHING, isNarrow, MOST_COMPARED, placeAfter } from './list';
+import { EVERYTHING, isNarrow, MOST_COMPARED } from './list';
+import { placeAfter } from '../view/places';
 import { QueuePart } from './queue';
 import { Beginning, Nothing, LoadError, Warnings } from './notices';
 
@@ -15,6 +16,7 @@ import { Beginning, Nothing, LoadError, Warnings } from './notices';
 export interface Doors {
   open: (number: number) => void;
   compare: (numbers: readonly number[]) => void;
+  table: () => void;
 }
 
 /** What the panel's parts draw, and the actions that they offer. */
@@ -37,7 +39,7 @@ export function PanelBody({ experiments, notebook, doors }: PanelProps): React.J
               Cluster page
             </a>
           )}
-          <Refresh refresh={refresh} />
+          <HeadButtons table={doors.table} refresh={refresh} />
         </div>
         <Meters nodes={error ? [] : nodes} />
         <Filters
@@ -93,7 +95,7 @@ function Groups({ experiments, open }: ListProps): React.JSX.Element {
   );
   return (
     <div onKeyDown={move}>
-      {groupsOf(experiments.list, experiments.group).map(({ title, items }) =>
+      {groupsOf(experiments.list, experiments.group, valuesOf).map(({ title, items }) =>
         experiments.group === '' ? (
           <React.Fragment key={title}>{list(items, 'Experiments')}</React.Fragment>
         ) : (

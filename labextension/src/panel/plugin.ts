@@ -6,12 +6,13 @@ import type { ICommandPalette } from '@jupyterlab/apputils';
 import { notebookIn } from '../document';
 import { opensExperiments } from '../service/opening';
 import { LabSource } from '../service/request';
-import { Commands, COMPARE, OPEN, REFRESH } from './commands';
+import { Commands, COMPARE, OPEN, REFRESH, TABLE } from './commands';
 import { EndNotices, visibleViews } from './endnotices';
 import { Experiments } from './experiments';
 import { Panel } from './panel';
-import { Memory } from './remembered';
+import { Memory, rememberedIn } from './remembered';
 import type { LiveSettings } from './settings';
+import { Table } from './tabletab';
 import { Tabs } from './tabs';
 
 const RANK = 150; // below the file browser and the running kernels
@@ -29,7 +30,7 @@ export function activatePanel(
 ): void {
   const { serverSettings } = app.serviceManager;
   const source = new LabSource(serverSettings);
-  const memory = new Memory(() => window.localStorage, serverSettings.baseUrl);
+  const memory = new Memory(() => window.localStorage, `daylight:panel:${serverSettings.baseUrl}`, rememberedIn);
   const experiments = new Experiments(source, settings, memory);
   const news = (): void => {
     experiments.refresh();
@@ -37,12 +38,26 @@ export function activatePanel(
   };
   const open = (number: number): void => void app.commands.execute(OPEN, { number });
   const tabs = new Tabs(shell, { source, settings, news, open });
+  const table = new Table(shell, {
+    source,
+    settings,
+    baseUrl: serverSettings.baseUrl,
+    act: (...asked) => experiments.act(...asked),
+    open: numbers => tabs.open(numbers)
+  });
   const panel = new Panel(experiments, {
     open,
-    compare: () => void app.commands.execute(COMPARE)
+    compare: () => void app.commands.execute(COMPARE),
+    table: () => table.open()
   });
   opensExperiments(number => void app.commands.execute(OPEN, { number }));
-  new Commands(app, { experiments, tabs, news, showPanel: () => shell.activateById(panel.id) }).add(palette);
+  new Commands(app, {
+    experiments,
+    tabs,
+    news,
+    showPanel: () => shell.activateById(panel.id),
+    showTable: () => table.open()
+  }).add(palette);
   const ends = new EndNotices(source, settings, {
     baseUrl: serverSettings.baseUrl,
     open,
@@ -57,6 +72,7 @@ export function activatePanel(
   restorer?.add(panel, panel.id);
   if (restorer) {
     tabs.restore(restorer, OPEN);
+    table.restore(restorer, TABLE);
   }
   const look = (): void => {
     panel.notebook = notebookIn(shell.currentWidget);

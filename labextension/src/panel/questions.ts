@@ -16,7 +16,7 @@ export function mayDelete(number: number): Promise<boolean> {
   return isSure(`Delete #${number}?`, DELETE);
 }
 
-async function isSure(title: string, { text, keep, act }: QuestionText): Promise<boolean> {
+export async function isSure(title: string, { text, keep, act }: QuestionText): Promise<boolean> {
   const answer = await showDialog({
     title,
     body: text,

@@ -1,4 +1,4 @@
-/** Filters of the panel that the browser remembers until the next visit. */
+/** What the browser remembers until the next visit: the filters of the panel. */
 
 import { groupByIn } from './groupby';
 import type { GroupBy } from './groupby';
@@ -35,26 +35,24 @@ export function rememberedIn(text: string | null): Remembered {
   };
 }
 
-/** Memory of one user's panel: `name` differs between the Jupyter servers of one host. */
-export class Memory {
-  private readonly _key: string;
-
+/** Memory of a part of the page, by a key that differs between the Jupyter servers of one host. */
+export class Memory<Told> {
+  /** `parse` returns what is stored as a text; null is nothing. */
   constructor(
     private readonly _storage: () => Storage,
-    name: string
-  ) {
-    this._key = `daylight:panel:${name}`;
-  }
+    private readonly _key: string,
+    private readonly _parse: (text: string | null) => Told
+  ) {}
 
-  read(): Remembered {
+  read(): Told {
     try {
-      return rememberedIn(this._storage().getItem(this._key));
+      return this._parse(this._storage().getItem(this._key));
     } catch {
-      return NOTHING_REMEMBERED;
+      return this._parse(null);
     }
   }
 
-  write(told: Remembered): void {
+  write(told: Told): void {
     try {
       this._storage().setItem(this._key, JSON.stringify(told));
     } catch {

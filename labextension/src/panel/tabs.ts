@@ -2,12 +2,10 @@
 
 import type { ILabShell, ILayoutRestorer } from '@jupyterlab/application';
 import { MainAreaWidget, WidgetTracker } from '@jupyterlab/apputils';
-import { Widget } from '@lumino/widgets';
 
 import type { Overview } from '../api/types';
 import { Part } from '../part';
-import { PartNotice } from '../view/partnotice';
-import { sunIcon } from './icon';
+import { LazyTab } from './lazytab';
 import { numbersLabel } from './list';
 import type { Draw, TabContent, TabOptions } from './tabcontent';
 
@@ -27,55 +25,19 @@ const SEVERAL = new Part<TabCode>(async () => {
 });
 
 /** Tab with one experiment, or with several side by side; their code is loaded when the first is opened. */
-export class Tab extends Widget {
-  private readonly _part: Part<TabCode>;
-  private readonly _notice: PartNotice;
-  private readonly _unlisten: () => void;
-  private _content: TabContent | null = null;
-
+export class Tab extends LazyTab<TabCode, TabContent> {
   constructor(
     readonly numbers: readonly number[],
-    private readonly _options: TabOptions
+    options: TabOptions
   ) {
-    super();
-    this._part = numbers.length === 1 ? ONE : SEVERAL;
-    this._notice = new PartNotice(this._part);
-    this.addClass('dl-tab');
-    this.node.tabIndex = -1;
-    this.node.append(this._notice.root);
-    this.title.icon = sunIcon;
-    this.title.closable = true;
-    this.title.label = numbersLabel(numbers);
-    this._unlisten = this._part.listen(() => this._render());
-    void this._part.load();
-    this._render();
+    super(numbers.length === 1 ? ONE : SEVERAL, numbersLabel(numbers), ({ TabContent, draw }) => {
+      return new TabContent(this, numbers, options, draw);
+    });
   }
 
   /** Return the overview of an experiment in this tab; null if it is not here. */
   find(number: number): Overview | null {
-    return this._content?.find(number) ?? null;
-  }
-
-  /** Retry to load or to connect after an error. */
-  retry(): void {
-    void this._part.load();
-    this._content?.retry();
-  }
-
-  override dispose(): void {
-    if (!this.isDisposed) {
-      this._unlisten();
-      this._content?.dispose();
-      super.dispose();
-    }
-  }
-
-  private _render(): void {
-    const { code } = this._part;
-    this._notice.update();
-    if (code && this._content === null) {
-      this._content = new code.TabContent(this, this.numbers, this._options, code.draw);
-    }
+    return this.content?.find(number) ?? null;
   }
 }
 

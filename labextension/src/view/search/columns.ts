@@ -3,16 +3,10 @@
 import type { Metric, SearchStatus, TrialRow } from '../../api/types';
 import { num } from '../../model/curves';
 import { duration, number, trialWord, valueText } from '../../model/text';
-
-export interface Column {
-  readonly name: string; // sort key
-  readonly head: string;
-  readonly numeric: boolean; // numbers are aligned to the right
-  readonly cell: (row: TrialRow) => string;
-}
+import type { Column, Direction } from '../sortedtable';
 
 /** Return the columns: those of the trial, then one per hyperparameter. */
-export function columnsOf(status: SearchStatus): Column[] {
+export function columnsOf(status: SearchStatus): Column<TrialRow>[] {
   const { metric, unit, units, number: own } = status;
   const params = status.params.map(name => ({
     name,
@@ -40,7 +34,7 @@ export function columnsOf(status: SearchStatus): Column[] {
  * Return whether the values of a column rise or fall from row to row when the table is sorted by `sort`; null for other
  * columns. By `best` and `value`, the better values come first.
  */
-export function directionOf(name: string, sort: string, metric: Metric): 'ascending' | 'descending' | null {
+export function directionOf(name: string, sort: string, metric: Metric): Direction | null {
   if (sort.replace(/^-/, '') !== name) {
     return null;
   }

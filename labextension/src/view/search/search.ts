@@ -143,6 +143,7 @@ export class SearchPart {
   dispose(): void {
     this._sight.dispose();
     this._tabs.dispose();
+    this._table.dispose();
     for (const each of [this._status, this._curves, this._importance, this._trialCurves]) {
       each.dispose();
     }

@@ -6,13 +6,16 @@ import { number, valueText } from '../../model/text';
 
 const MOST = 12; // groups; a hyperparameter with more values is grouped by intervals of them
 
-export interface TrialGroup {
+/** Trial, or an experiment, with its hyperparameters. */
+type Parametrised = Pick<TrialRow, 'params'>;
+
+export interface TrialGroup<Row = TrialRow> {
   readonly title: string; // `width = 64`, or `lr from 0.001 to 0.01`
-  readonly rows: readonly TrialRow[]; // in the order of the table
+  readonly rows: readonly Row[]; // in the order of the table
 }
 
 /** Return the groups, in order of their values; trials without the hyperparameter come last. */
-export function trialGroups(rows: readonly TrialRow[], name: string): TrialGroup[] {
+export function trialGroups<Row extends Parametrised>(rows: readonly Row[], name: string): TrialGroup<Row>[] {
   const having = rows.filter(row => row.params[name] !== undefined);
   const groups = byValue(having, name);
   const found =
@@ -34,25 +37,27 @@ export function groupText({ rows }: TrialGroup, metric: Metric, experiment: numb
     : count;
 }
 
-function byValue(rows: readonly TrialRow[], name: string): Map<string, TrialRow[]> {
-  const groups = new Map<string, TrialRow[]>();
+function byValue<Row extends Parametrised>(rows: readonly Row[], name: string): Map<string, Row[]> {
+  const groups = new Map<string, Row[]>();
   for (const row of rows) {
     const text = valueText(row.params[name] ?? null);
-    groups.set(text, [...(groups.get(text) ?? []), row]);
+    const group = groups.get(text) ?? [];
+    group.push(row);
+    groups.set(text, group);
   }
   return groups;
 }
 
 /** Return groups of about equally many trials, by ascending numbers; equal numbers are in one group. */
-function byInterval(rows: readonly TrialRow[], name: string): TrialGroup[] {
-  const value = (row: TrialRow): number => Number(row.params[name]);
+function byInterval<Row extends Parametrised>(rows: readonly Row[], name: string): TrialGroup<Row>[] {
+  const value = (row: Row): number => Number(row.params[name]);
   const sorted = rows.map(value).sort((one, other) => one - other);
   const bounds = Array.from({ length: MOST }, (_, nth) => sorted[Math.floor((nth * sorted.length) / MOST)] ?? 0);
   const starts = [...new Set(bounds)];
   return starts.flatMap((start, nth) => {
     const end = starts[nth + 1] ?? Infinity;
     const own = rows.filter(row => value(row) >= start && value(row) < end);
-    const last = Math.max(...own.map(value));
+    const last = own.reduce((most, row) => Math.max(most, value(row)), -Infinity);
     return own.length ? [{ title: `${name} from ${valueText(start)} to ${valueText(last)}`, rows: own }] : [];
   });
 }

@@ -3,7 +3,7 @@
 import type { TrialRow as Row } from '../../api/types';
 import type { Steer } from '../../service/watch';
 import { button, h, setAttribute, setText, show } from '../dom';
-import type { Column } from './columns';
+import type { Column } from '../sortedtable';
 import { shade } from './scale';
 
 const STEERS: readonly (readonly [Steer, string])[] = [
@@ -34,7 +34,7 @@ export class TrialRow {
   }
 
   /** Update the row; `columns` begin with name and state, `steers` are the possible actions. */
-  update(row: Row, columns: readonly Column[], rank: number | null, steers: readonly Steer[]): void {
+  update(row: Row, columns: readonly Column<Row>[], rank: number | null, steers: readonly Steer[]): void {
     const [name = '', state = '', ...rest] = columns.map(column => column.cell(row));
     this._rank.style.background = shade(rank);
     setText(this._pick, name);
