@@ -16,11 +16,11 @@ export class LazyTab<Code, Shown extends Content> extends Widget {
   private readonly _unlisten: () => void;
   protected content: Shown | null = null;
 
-  /** `make` draws the content in the tab. */
+  /** `make` draws the content in the tab; if the code is there, before the constructor returns. */
   constructor(
     private readonly _part: Part<Code>,
     label: string,
-    private readonly _make: (code: Code) => Shown
+    private readonly _make: (code: Code, tab: Widget) => Shown
   ) {
     super();
     this._notice = new PartNotice(_part);
@@ -53,7 +53,7 @@ export class LazyTab<Code, Shown extends Content> extends Widget {
     const { code } = this._part;
     this._notice.update();
     if (code && this.content === null) {
-      this.content = this._make(code);
+      this.content = this._make(code, this);
     }
   }
 }

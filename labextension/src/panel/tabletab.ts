@@ -14,7 +14,7 @@ const ID = 'daylight-experiments';
 
 class TableTab extends LazyTab<TableCode, TableView> {
   constructor(options: TableOptions) {
-    super(TABLE, 'Experiments', ({ TableView }) => new TableView(this.node, options, this.isVisible));
+    super(TABLE, 'Experiments', ({ TableView }, tab) => new TableView(tab.node, options, tab.isVisible));
   }
 
   protected override onAfterShow(): void {

@@ -30,8 +30,8 @@ export class Tab extends LazyTab<TabCode, TabContent> {
     readonly numbers: readonly number[],
     options: TabOptions
   ) {
-    super(numbers.length === 1 ? ONE : SEVERAL, numbersLabel(numbers), ({ TabContent, draw }) => {
-      return new TabContent(this, numbers, options, draw);
+    super(numbers.length === 1 ? ONE : SEVERAL, numbersLabel(numbers), ({ TabContent, draw }, tab) => {
+      return new TabContent(tab, numbers, options, draw);
     });
   }
 
