@@ -1,4 +1,4 @@
-"""Measure views of a search of 10,000 trials, and of 10,000 experiments: requests, memory, first paint and frames.
+"""Measure views of a search of 10,000 trials, and of 10,000 experiments: requests, memory, first paint, sorts, frames.
 
     python benchmarks/views_at_size.py [--trials 10000] [--home FOLDER] [--no-browser]
 
@@ -79,6 +79,74 @@ LISTED = """
   return performance.now();
 }
 """
+TABULATED = """
+() => {
+  window.painted = null;
+  const look = () => {
+    if (document.querySelectorAll('.dl-experiment-rows tbody th').length >= 20) { window.painted = performance.now(); }
+    else { requestAnimationFrame(look); }
+  };
+  requestAnimationFrame(look);
+  return performance.now();
+}
+"""
+COMPLETE = """
+count => document.querySelector('.dl-experiments .dl-toolbar [role=status]')?.textContent === count
+"""
+# Milliseconds from each event to the end of the frame that draws what it changes.
+SORTED = """
+async rounds => {
+  const times = [];
+  for (let round = 0; round < rounds; round++) {
+    for (const head of [...document.querySelectorAll('.dl-experiment-rows .dl-sort')]) {
+      const name = head.firstChild.textContent;
+      const heads = [...document.querySelectorAll('.dl-experiment-rows .dl-sort')];
+      const began = performance.now();
+      heads.find(each => each.firstChild.textContent === name).click();
+      await window.drawn();
+      times.push(performance.now() - began);
+    }
+  }
+  return times;
+}
+"""
+FILTERED = """
+async texts => {
+  const field = document.querySelector('.dl-experiments input[type=search]');
+  const times = [];
+  for (const text of texts) {
+    const began = performance.now();
+    field.value = text;
+    field.dispatchEvent(new Event('input'));
+    await window.drawn();
+    times.push(performance.now() - began);
+  }
+  return times;
+}
+"""
+DRAWN = """
+() => {
+  window.drawn = () => new Promise(resolve => requestAnimationFrame(() => {
+    const channel = new MessageChannel();
+    channel.port1.onmessage = () => resolve();
+    channel.port2.postMessage(null);
+  }));
+}
+"""
+SCROLLING = """
+() => {
+  const box = document.querySelector('.dl-experiment-rows-box');
+  let by = 90;
+  const scroll = () => {
+    const before = box.scrollTop;
+    box.scrollTop += by;
+    by = box.scrollTop === before ? -by : by;
+    if (box.isConnected) { requestAnimationFrame(scroll); }
+  };
+  scroll();
+}
+"""
+TYPED = ("lr < 0.01", "loss > 0.5", "tag:paper", "digits 3", "state:failed", "lr < 0.001 width = 64 tag:wide", "")
 FRAMES = """
 () => {
   const look = () => window.framed && requestAnimationFrame(look);
@@ -125,6 +193,9 @@ def requests(full: Full, experiments: int) -> dict[str, Callable[[random.Random]
         "list: text": lambda draw: f"/experiments?limit=50&search=digits {draw.randrange(97)}".replace(" ", "%20"),
         "list: tag": lambda draw: "/experiments?limit=50&tag=paper",
         "list: two tags, failed": lambda draw: "/experiments?limit=50&tag=paper,wide&state=failed",
+        "table: the first 200": lambda draw: "/experiments/table",
+        "table: 1,000": lambda draw: f"/experiments/table?limit=1000&before={draw.randint(1001, experiments)}",
+        "table: what has changed": lambda draw: f"/experiments/table?after={2**40}",
         "show: one of 10,000": lambda draw: f"/experiments/{draw.randint(1, experiments)}",
         "show: the search": lambda draw: search,
         "search: status, 500 trials": lambda draw: f"{search}/search?sort=best&limit=500",
@@ -241,6 +312,7 @@ def drawn(world: World, full: Full, options: argparse.Namespace) -> None:
             page = lab.page
             print(frames(browser, page, "an empty JupyterLab", options))
             print(f"panel: list painted in {painted(page, LISTED, lambda: lab.command('daylight:show-panel')):.0f} ms")
+            tabulated(browser, lab, full.search, options)
             for nth in ("first", "again", "again"):
                 took = painted(page, PAINTED, lambda: lab.command("daylight:open", number=full.search))
                 print(f"search: painted in {took:.0f} ms ({nth})")
@@ -263,6 +335,29 @@ def drawn(world: World, full: Full, options: argparse.Namespace) -> None:
         finally:
             browser.close()
             jupyter.close()
+
+
+def tabulated(browser: Any, lab: Any, total: int, options: argparse.Namespace) -> None:
+    """Print first paint, sorts, filters and frame times of the table of experiments."""
+    page = lab.page
+    for nth in ("first", "again"):
+        began = time.monotonic()
+        took = painted(page, TABULATED, lambda: lab.command("daylight:table"))
+        page.wait_for_function(COMPLETE, arg=f"{total:,} experiments")
+        print(f"table: painted in {took:.0f} ms, all rows after {time.monotonic() - began:.1f} s ({nth})")
+        if nth == "first":
+            lab.command("application:close-all")
+            page.wait_for_timeout(1000)
+    page.evaluate(DRAWN)
+    texts = [text[:end] for _ in range(3) for text in TYPED for end in range(len(text) + 1)]
+    for what, script, argument in (("sort", SORTED, options.rounds), ("filter", FILTERED, texts)):
+        times = page.evaluate(script, argument)
+        print(f"table: a {what} p50 {statistics.median(times):.0f} ms, p95 {p95(times):.0f} ms of {len(times)}")
+    page.evaluate(SCROLLING)
+    print(frames(browser, page, "table, scrolled", options))
+    shoot(page, options, "table")
+    lab.command("application:close-all")
+    page.wait_for_timeout(1000)
 
 
 def frames(browser: Any, page: Any, what: str, options: argparse.Namespace) -> str:

@@ -66,6 +66,8 @@ export class TableView {
   private readonly _actions: HTMLElement;
   private readonly _ticked = new Set<number>();
   private readonly _changed = changes();
+  private readonly _read = changes();
+  private _names = namesIn([]);
   private _chosen: Chosen;
   private _offeredColumns: readonly TableColumn[] = [];
   private _columns: readonly TableColumn[] = [];
@@ -140,8 +142,9 @@ export class TableView {
 
   private _draw(): void {
     const { list, whole, error } = this._rows;
-    const names = namesIn(list);
-    this._offeredColumns = columnsOf(names, Date.now() / 1000);
+    const fresh = this._read(list);
+    const names = (this._names = fresh ? namesIn(list) : this._names);
+    this._offeredColumns = fresh ? columnsOf(names, Date.now() / 1000) : this._offeredColumns;
     const { columns: chosen, sort, falls, group } = this._chosen;
     this._columns = this._offeredColumns.filter(({ name, usual }) => name === 'name' || (chosen[name] ?? usual));
     this._offer(names.params, chosen, group);
@@ -152,7 +155,7 @@ export class TableView {
     const sections = experimentGroups(ordered, group);
     this._shown = group === '' ? ordered : [...new Set(sections.flatMap(({ rows }) => rows))];
     const direction = falls ? 'descending' : 'ascending';
-    this._widths = widthsOf(list, this._columns, this._widths);
+    this._widths = fresh || this._widths.length === 0 ? widthsOf(list, this._columns, this._widths) : this._widths;
     this._table.update(this._columns, name => (name === sort ? direction : null), sections, [2, ...this._widths]);
     const loading = whole || error ? '' : ', loading more';
     setText(

@@ -6,7 +6,7 @@ import { placeAfter } from './places';
 
 const ARROWS = { ascending: ' \u2191', descending: ' \u2193' };
 const MANY = 400; // rows; of more only those in sight are elements
-const BEYOND = 12; // rows above and below those in sight
+const BEYOND = 5; // rows above and below those in sight
 
 export type Direction = 'ascending' | 'descending';
 
@@ -161,8 +161,8 @@ export class SortedTable<Row> {
     if (focused && !this._body.contains(document.activeElement)) {
       this.root.focus({ preventScroll: true }); // the focused row was scrolled out of sight
     }
-    const height = nodes[0]?.offsetHeight ?? 0;
-    if (many && height > 0 && height !== this._height) {
+    const height = many && stale ? (nodes.at(-1)?.offsetHeight ?? 0) : 0;
+    if (height > 0 && height !== this._height) {
       this._height = height;
       this._frame.request();
     }
@@ -187,7 +187,7 @@ export class SortedTable<Row> {
       const controls = controlsOf(root);
       const stops: boolean = key === current || (!found && !this._views.has(current ?? '') && controls.length > 0);
       found ||= stops;
-      controls.forEach(control => (control.tabIndex = stops ? 0 : -1));
+      controls.forEach(control => setAttribute(control, 'tabindex', stops ? '0' : '-1'));
     }
   }
 

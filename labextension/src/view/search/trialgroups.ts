@@ -17,11 +17,11 @@ export interface TrialGroup<Row = TrialRow> {
 /** Return the groups, in order of their values; trials without the hyperparameter come last. */
 export function trialGroups<Row extends Parametrised>(rows: readonly Row[], name: string): TrialGroup<Row>[] {
   const having = rows.filter(row => row.params[name] !== undefined);
-  const groups = byValue(having, name);
+  const values = new Set(having.map(row => row.params[name]));
   const found =
-    groups.size > MOST && having.every(row => typeof row.params[name] === 'number')
+    values.size > MOST && [...values].every(value => typeof value === 'number')
       ? byInterval(having, name)
-      : [...groups]
+      : [...byValue(having, name)]
           .sort(([, one], [, other]) => inOrder(one[0]?.params[name], other[0]?.params[name]))
           .map(([text, own]) => ({ title: `${name} = ${text}`, rows: own }));
   const without = rows.filter(row => row.params[name] === undefined);
