@@ -15,7 +15,7 @@ import {
 import { groupByIn } from '../src/panel/groupby';
 import type { GroupBy } from '../src/panel/groupby';
 import { groupParams, groupsOf, valuesOf } from '../src/panel/groups';
-import { placeAfter } from '../src/view/places';
+import { placeAfter } from '../src/view/arrowkeys';
 import { DEFAULTS, settingsIn } from '../src/panel/settings';
 import { done, experiment, overview, queued, trial } from './fakes';
 

@@ -8,7 +8,7 @@ import { groupParams, groupsOf, valuesOf } from './groups';
 import { Filters, GroupChoice, HeadButtons, Meters } from './head';
 import { Item } from './item';
 import { EVERYTHING, isNarrow, MOST_COMPARED } from './list';
-import { placeAfter } from '../view/places';
+import { placeAfter } from '../view/arrowkeys';
 import { QueuePart } from './queue';
 import { Beginning, Nothing, LoadError, Warnings } from './notices';
 

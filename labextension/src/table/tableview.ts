@@ -158,10 +158,8 @@ export class TableView {
     this._widths = fresh || this._widths.length === 0 ? widthsOf(list, this._columns, this._widths) : this._widths;
     this._table.update(this._columns, name => (name === sort ? direction : null), sections, [2, ...this._widths]);
     const loading = whole || error ? '' : ', loading more';
-    setText(
-      this._count,
-      `${counted(through.length)}${through.length < list.length ? ` of ${many(list.length)}` : ''}${loading}`
-    );
+    const part = through.length < list.length ? `${many(through.length)} of ` : '';
+    setText(this._count, `${part}${counted(list.length)}${loading}`);
     setText(this._problem, problem);
     setText(this._error, error && sentence(error));
     this._chosenDrawn();

@@ -2,7 +2,7 @@
 
 import { changes, h, setAttribute, setChildren } from './dom';
 import { Frame } from './frame';
-import { placeAfter } from './places';
+import { placeAfter } from './arrowkeys';
 
 const ARROWS = { ascending: ' \u2191', descending: ' \u2193' };
 const MANY = 400; // rows; of more only those in sight are elements

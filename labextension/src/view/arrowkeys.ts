@@ -1,4 +1,4 @@
-/** Places among items that the keyboard moves between. */
+/** Arrow keys, and others that move the focus between items. */
 
 /** Return the index of the item that a key selects among `count` items, a page of which is `page`; null for others. */
 export function placeAfter(key: string, place: number, count: number, page = 0): number | null {
