@@ -6,11 +6,18 @@
 import type { JupyterFrontEnd } from '@jupyterlab/application';
 import type { Widget } from '@lumino/widgets';
 
-/** Fields of a document widget. */
-interface Context {
+/** Fields of a notebook's context: its file and its model. */
+export interface NotebookContext {
   path?: unknown;
-  contentsModel?: { writable?: unknown } | null;
-  model?: { readOnly?: unknown };
+  ready?: Promise<void>;
+  contentsModel?: { writable?: unknown; last_modified?: unknown } | null;
+  model?: { readOnly?: unknown; dirty?: boolean; cells?: Iterable<CellModel> };
+}
+
+interface CellModel {
+  id?: string;
+  sharedModel?: { setSource?: (text: string) => void };
+  outputs?: { readonly length: number; add: (output: object) => unknown }; // of a code cell
 }
 
 /** Fields of a notebook widget. */
@@ -21,13 +28,38 @@ interface Notebook {
 
 interface NotebookCell {
   node: Node;
-  model?: { sharedModel?: { setSource?: (text: string) => void } };
+  model?: CellModel;
 }
 
 /** Return the path of a notebook's file; null if the widget is not a notebook. */
 export function notebookIn(widget: Widget | null): string | null {
   const path = contextOf(widget)?.path;
   return typeof path === 'string' && path.endsWith('.ipynb') ? path : null;
+}
+
+/** Return the context of a notebook; undefined if the widget is not a notebook. */
+export function notebookOf(widget: Widget | null): NotebookContext | undefined {
+  return notebookIn(widget) === null ? undefined : contextOf(widget);
+}
+
+/** Cell of a notebook, and its place there. */
+interface Place {
+  context: NotebookContext | undefined;
+  notebook: Notebook;
+  index: number;
+  cell: CellModel | undefined;
+}
+
+/** Return the cell that contains a node, which may be out of sight; null if it is in no notebook. */
+export function cellAround(app: Pick<JupyterFrontEnd, 'shell'>, node: Node): Place | null {
+  for (const widget of app.shell.widgets('main')) {
+    const notebook = (widget as { content?: Notebook }).content;
+    const index = notebook?.widgets?.findIndex(cell => cell.node.contains(node)) ?? -1;
+    if (notebook && index >= 0) {
+      return { context: contextOf(widget), notebook, index, cell: notebook.widgets?.[index]?.model };
+    }
+  }
+  return null;
 }
 
 /**
@@ -45,18 +77,16 @@ export function isWritable(app: Pick<JupyterFrontEnd, 'shell'>, node: Node): boo
  * Replace the text of the notebook cell that contains a node, and select the cell; return whether that was possible.
  */
 export function replaceCell(app: Pick<JupyterFrontEnd, 'shell'>, node: Node, text: string): boolean {
-  const around = [...app.shell.widgets('main')].find(widget => widget.node.contains(node));
-  const notebook = (around as { content?: Notebook } | undefined)?.content;
-  const index = notebook?.widgets?.findIndex(cell => cell.node.contains(node)) ?? -1;
-  const shared = notebook?.widgets?.[index]?.model?.sharedModel;
-  if (!notebook || !shared?.setSource || isWritable(app, node) === false) {
+  const place = cellAround(app, node);
+  const shared = place?.cell?.sharedModel;
+  if (!place || !shared?.setSource || isWritable(app, node) === false) {
     return false;
   }
-  notebook.activeCellIndex = index;
+  place.notebook.activeCellIndex = place.index;
   shared.setSource(text);
   return true;
 }
 
-function contextOf(widget: Widget | null): Context | undefined {
-  return (widget as { context?: Context } | null)?.context;
+function contextOf(widget: Widget | null): NotebookContext | undefined {
+  return (widget as { context?: NotebookContext } | null)?.context;
 }

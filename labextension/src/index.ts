@@ -8,13 +8,14 @@ import { ILauncher } from '@jupyterlab/launcher';
 import { IRenderMimeRegistry } from '@jupyterlab/rendermime';
 import { ISettingRegistry } from '@jupyterlab/settingregistry';
 
-import { isWritable, replaceCell } from './document';
-import { rendererFactory } from './mime';
+import { isWritable, notebookIn, replaceCell } from './document';
+import { rendererFactory, VIEW } from './mime';
 import { offerFactory } from './offer';
 import { activatePanel, refreshPanel } from './panel/plugin';
 import { LiveSettings } from './panel/settings';
 import { addQuickstart } from './quickstart/plugin';
 import { LabSource } from './service/request';
+import type { UnsavedViews } from './unsaved';
 
 const PANEL = 'daylight:panel';
 
@@ -25,13 +26,37 @@ const output: JupyterFrontEndPlugin<void> = {
   requires: [IRenderMimeRegistry],
   optional: [ISettingRegistry],
   activate: (app: JupyterFrontEnd, rendermime: IRenderMimeRegistry, registry: ISettingRegistry | null) => {
-    const source = new LabSource(app.serviceManager.serverSettings);
+    const { serverSettings } = app.serviceManager;
+    const source = new LabSource(serverSettings);
     const settings = followed(registry);
+    const key = `daylight:unsaved:${serverSettings.baseUrl}`;
+    let unsaved: UnsavedViews | null = null;
+    const use = async (act: (unsaved: UnsavedViews) => unknown): Promise<void> => {
+      await VIEW.load();
+      if (VIEW.code) {
+        unsaved ??= new VIEW.code.UnsavedViews(
+          app,
+          (number, captured) => source.bundle(number, captured),
+          () => window.localStorage,
+          key
+        );
+        await act(unsaved);
+      }
+    };
+    const restore = (): void => {
+      const { currentWidget } = app.shell;
+      if (notebookIn(currentWidget) !== null && isStored(key)) {
+        void use(views => views.restore(currentWidget));
+      }
+    };
+    app.shell.currentChanged?.connect(restore);
+    void app.restored.then(restore);
     rendermime.addFactory(
       rendererFactory({
         source,
         settings,
         writable: node => isWritable(app, node),
+        appeared: (node, saved) => void use(views => views.note(node, saved)),
         news: () => refreshPanel(app)
       })
     );
@@ -70,6 +95,15 @@ const quickstart: JupyterFrontEndPlugin<void> = {
     browser: IDefaultFileBrowser | null
   ) => addQuickstart(app, { launcher, palette, browser })
 };
+
+/** Return whether the browser has stored something under a key; some browsers store nothing. */
+function isStored(key: string): boolean {
+  try {
+    return window.localStorage.getItem(key) !== null;
+  } catch {
+    return false;
+  }
+}
 
 function followed(registry: ISettingRegistry | null): LiveSettings {
   const settings = new LiveSettings();

@@ -13,12 +13,17 @@ import { ExperimentView } from './view/view';
 import { WriteBack } from './writeback';
 
 export { savedIn } from './saved';
+export { UnsavedViews } from './unsaved';
 
-/** Options of the renderer; `news` is called when an experiment begins, ends or changes its state. */
+/**
+ * Options of the renderer: `appeared` is called when a node in a cell shows an experiment, and `news` when an experiment
+ * begins, ends or changes its state.
+ */
 export interface RendererOptions {
   source: LabSource;
   settings: LiveSettings;
   writable: (node: Node) => boolean | null; // whether the node's document may be changed; null if it is in none
+  appeared: (node: Node, saved: Saved) => void;
   news: () => void;
 }
 
@@ -47,6 +52,11 @@ export class Live {
     _options.settings.changed.connect(this._settingsChanged);
     document.addEventListener('visibilitychange', this._visibilityChanged);
     this._watch.start();
+  }
+
+  /** State in the notebook's output. */
+  get saved(): Saved {
+    return this._saved;
   }
 
   shows(saved: Saved): boolean {

@@ -13,7 +13,9 @@ import { PartNotice } from './view/partnotice';
 
 const RANK = 40; // text/html has rank 50
 const CANNOT = 'This version of Daylight cannot show what stands here.';
-const VIEW = new Part(() => import('./live'));
+
+/** View of an experiment, and what puts it back after a reload. */
+export const VIEW = new Part(() => import('./live'));
 
 export function rendererFactory(options: RendererOptions): IRenderMime.IRendererFactory {
   return {
@@ -41,7 +43,7 @@ export class ExperimentRenderer extends Widget implements IRenderMime.IRenderer 
     this._model = model;
     const loaded = VIEW.load();
     this._render();
-    return loaded;
+    return loaded.then(() => this._appeared()); // by then the node is in its cell
   }
 
   override dispose(): void {
@@ -55,6 +57,13 @@ export class ExperimentRenderer extends Widget implements IRenderMime.IRenderer 
 
   protected override onAfterAttach(): void {
     this._live?.attached();
+    this._appeared();
+  }
+
+  private _appeared(): void {
+    if (this._live) {
+      this._options.appeared(this.node, this._live.saved);
+    }
   }
 
   private _render(): void {
