@@ -66,7 +66,7 @@ def _plainly(client: Client, overview: Overview, captured: Sequence[str]) -> Ove
 def _still(overview: Overview) -> str:
     age = duration(time.time() - overview.experiment.created_at)
     progress = f"{progress_line(overview.front, overview.experiment.config)}  " if overview.front else ""
-    return f"{progress}{state_word(overview)} for {age}"
+    return f"{progress}{overview.starting or f'{state_word(overview)} for {age}'}"
 
 
 def _drawing(client: Client, overview: Overview, view: LiveView) -> Overview:

@@ -14,6 +14,7 @@ from kernel_backend.launch.service_address import connection
 from kernel_backend.launch.times import PERIOD_S
 from kernel_backend.launch.trace import TraceRelay
 from kernel_backend.model.launch.launch_spec import LaunchSpec
+from kernel_backend.model.launch.progress import Phase
 from kernel_backend.model.reports import Delivery, Instruction, SpoolRecord
 
 if TYPE_CHECKING:
@@ -39,15 +40,28 @@ class Deliveries:
         self._folder, self.job, self.instruct, self._measuring = folder, job, instruct, measuring
         self._traces = TraceRelay(instruct)
 
-    def send(self, records: Sequence[SpoolRecord] = (), notes: Sequence[str] = ()) -> Instruction:
-        """Send records, notes to the user, and due measurements; return the service's answer.
+    def send(
+        self,
+        records: Sequence[SpoolRecord] = (),
+        notes: Sequence[str] = (),
+        phase: Phase | None = None,
+        phase_seconds: float = 0.0,
+    ) -> Instruction:
+        """Send records, notes to the user, the phase of rank 0, and due measurements; return the service's answer.
 
         If the answer requests a trace, the request is passed on to the ranks. Raises any error of the client; the same
         data can then be sent again.
         """
         client, token = self._connected
         due = self._measuring.due()
-        delivery = Delivery(records=tuple(records), notes=tuple(notes), times=due.times, use=due.use)
+        delivery = Delivery(
+            records=tuple(records),
+            notes=tuple(notes),
+            times=due.times,
+            use=due.use,
+            phase=phase,
+            phase_seconds=phase_seconds,
+        )
         answer = client.deliver(self.job.id, token, delivery)
         self._measuring.delivered(due)
         self._traces.take(answer)

@@ -11,6 +11,7 @@ from kernel_backend.errors import DaylightError, Fenced
 from kernel_backend.launch.deliveries import Deliveries
 from kernel_backend.launch.folder import AttemptFolder
 from kernel_backend.launch.spool import SpoolReader, left_out_note, send_in_parts
+from kernel_backend.model.launch.progress import BEGINNING
 from kernel_backend.model.reports import SpoolRecord
 
 PERIOD_S = 0.1  # between reads of the spool
@@ -43,6 +44,7 @@ class SpoolUploader(threading.Thread):
         self._until: int | None = None  # last target sent to the ranks
         self._left_out, self._told = 0, 0  # number of skipped lines now, and at the last note
         self._note = ""  # note to deliver to the user
+        self._phase, self._since = BEGINNING.phase, time.monotonic()  # of rank 0, and when it began
 
     def finish(self) -> None:
         """Upload the remaining records for a few seconds at most, and end the thread; called when the ranks have ended.
@@ -64,7 +66,8 @@ class SpoolUploader(threading.Thread):
             now = time.monotonic()
             if (ending and not waiting) or now > deadline:
                 return
-            if waiting or now - spoken >= self._pause():
+            pause = self._pause()
+            if waiting or now - spoken >= pause:
                 if self._post(waiting):
                     waiting, spoken = (), now
                 elif ending:
@@ -75,7 +78,9 @@ class SpoolUploader(threading.Thread):
 
     def _pause(self) -> float:
         tick = self._folder.tick(0)
-        return ASKING_S if tick is not None and tick.phase == "waiting" else HEARTBEAT_S
+        if tick is not None and tick.phase != self._phase:
+            self._phase, self._since = tick.phase, time.monotonic()
+        return ASKING_S if self._phase == "waiting" else HEARTBEAT_S
 
     def _read(self) -> Sequence[SpoolRecord]:
         try:
@@ -112,7 +117,7 @@ class SpoolUploader(threading.Thread):
         Raises _Refused if the service refuses them for good.
         """
         try:
-            answer = self._deliveries.send(records, notes)
+            answer = self._deliveries.send(records, notes, self._phase, time.monotonic() - self._since)
         except DaylightError as error:
             if error.http_status in REFUSALS:
                 raise _Refused(str(error)) from error

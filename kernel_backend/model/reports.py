@@ -13,6 +13,7 @@ from pydantic import Field, FiniteFloat
 from kernel_backend.model.artifacts import FILE, NAME
 from kernel_backend.model.experiment import LogAction
 from kernel_backend.model.facts import FactName
+from kernel_backend.model.launch.progress import Phase
 from kernel_backend.model.launch.trace import Trace
 from kernel_backend.model.launch.utilisation import MOST_DELIVERED, DeliveredUse
 from kernel_backend.model.node_faults import FaultKind
@@ -166,6 +167,8 @@ class Delivery(Measurements):
 
     records: tuple[SpoolRecord, ...] = ()
     notes: tuple[Annotated[str, Field(max_length=2000)], ...] = Field((), max_length=10)  # warnings of the launcher
+    phase: Phase | None = None  # of rank 0 now; None: not told
+    phase_seconds: Annotated[FiniteFloat, Field(ge=0)] = 0.0  # for how long it has been in this phase
 
 
 class Instruction(Record):

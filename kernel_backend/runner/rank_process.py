@@ -103,6 +103,7 @@ def work(
     writes = TrialWrites(job, lambda text: spool.say(Note(level="warning", text=text)))
     if spool.speaks and config.search is not None:
         writes.begin()
+    progress.tick("loading", 0)
     with protected_rank_variables(lambda text: spool.say(Note(text=text)), also=() if spool.speaks else SILENT):
         process = process_check(Path(job.code)) if spool.speaks else ProcessCheck(None, "")
         loaded = load(Path(job.code), Path(job.cwd), process.cell_begins, job.params, lengths_of(job.config))
@@ -114,12 +115,13 @@ def work(
             Path(job.cwd),
             config.seed,
             note=lambda text: spool.say(Note(text=text)),
-            alive=lambda: progress.tick("starting", 0),
+            alive=lambda: progress.tick("loading", 0),
             changes=lambda: changes(job, loaded.snapshot),
             strict=not job.rerun,
             process=process.differences(),
         )
     prepared(job, loaded, progress)  # before any rank connects, as it may take long
+    progress.tick("connecting", 0)
     choice = choose("torch" if config.strategy == "fsdp2" else config.backend, kind)
     ranks = connect(choice, kind, stall_limit(config.hang_timeout))
     if ranks.size > 1:
@@ -136,6 +138,7 @@ def work(
         spool.say(Fact(name="batch", value=batch.to_json()))
         config = config.with_batch_size(batch.size)
         job = job.model_copy(update={"config": config})
+    progress.tick("building", 0)
     keep = ArtifactWriter(job, spool, progress) if ranks.rank == 0 else None
     run.begin(keep)
     constants = {"run": run, "device": device, "rank": ranks.rank, "world": ranks.size, "epochs": config.epochs}

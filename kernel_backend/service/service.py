@@ -48,6 +48,7 @@ from kernel_backend.service.numbering import Numbering
 from kernel_backend.service.outbox.sender import OutboxSender
 from kernel_backend.service.retention import Retention
 from kernel_backend.service.state.requests import pools_of
+from kernel_backend.service.state.start_phases import StartPhases
 from kernel_backend.service.storage_limits import StorageLimits
 from kernel_backend.service.verbs.artifacts import ArtifactVerbs
 from kernel_backend.service.verbs.attempts import AttemptVerbs
@@ -110,7 +111,8 @@ class Service:
         self.pages = context.pages
         self.numbering = Numbering(store, storage, workspaces, context.home)
         self._feed = WatcherFeed(store, self._bus)
-        self._overviews = Overviews(store, archive, loop.cluster_state, loop.searches.notice)
+        phases = StartPhases()
+        self._overviews = Overviews(store, archive, loop.cluster_state, loop.searches.notice, phases)
         self.search = SearchVerbs(store, loop, self._changed)
         self.disk = DiskMeter(context)
         validator = SubmissionValidator(
@@ -149,7 +151,7 @@ class Service:
         self._outbox = OutboxSender(store, context.bus, context.outbox)
         self.webhooks = WebhookVerbs(context, self._outbox)
         self.traces = TraceVerbs(store, self.overview, self._changed)
-        self.attempts = AttemptVerbs(context, loop, self.traces)
+        self.attempts = AttemptVerbs(context, loop, self.traces, phases)
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:

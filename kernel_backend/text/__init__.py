@@ -18,24 +18,11 @@ from kernel_backend.model.views.result import metrics_text as metrics_text
 from kernel_backend.model.views.result import newest_text as newest_text
 from kernel_backend.model.views.result import number as number
 from kernel_backend.model.views.result import result_text as result_text
+from kernel_backend.model.views.starting import duration as duration
 from kernel_backend.text.dates import started_text
 
 FEW_NODES = 4  # whose names are shown
 _WORDS = {str(TrialState.RELEASING): "saving a checkpoint"}  # of states that do not say what happens
-
-
-def duration(seconds: float) -> str:
-    """Format a duration: `0.4 s`, `12 s`, `3 min 05 s`, `2 h 07 min` or `1 d 03 h`."""
-    if seconds < 10:
-        return f"{max(seconds, 0.0):.1f} s"
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60:02d} s"
-    if whole < 86400:
-        return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
-    return f"{whole // 86400} d {whole % 86400 // 3600:02d} h"
 
 
 def counted(count: int, word: str) -> str:
@@ -186,9 +173,12 @@ def standing_text(overview: Overview) -> str:
 def state_text(overview: Overview) -> str:
     """Format the state of an experiment, with the reason for it.
 
-    Examples: `queued: 2nd in queue; 2 of 2 slots in use; in about 12 min`, `failed: ValueError`.
+    Examples: `queued: 2nd in queue; 2 of 2 slots in use; in about 12 min`, `failed: ValueError`, `preparing 2 slots:
+    importing torch (12 s)`.
     """
-    reasons: list[str] = []
+    if overview.starting and overview.state == TrialState.STARTING:
+        return overview.starting
+    reasons = [overview.starting] if overview.starting and overview.state == TrialState.RUNNING else []
     if overview.wait and overview.state == TrialState.QUEUED:
         reasons = [text for text in (overview.wait.reason, estimate_text(overview.wait)) if text]
     elif overview.state == "failed":

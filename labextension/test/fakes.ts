@@ -242,6 +242,7 @@ export function overview(fields: Partial<Overview> = {}): Overview {
     trial_counts: {},
     attempts: [],
     wait: null,
+    starting: '',
     warnings: [],
     informational: [],
     found_batch_size: null,

@@ -129,6 +129,7 @@ describe('live', () => {
   });
 
   test('nothing is told while nothing happens', async () => {
+    source.overview = overview({ trials: [trial({ step: 10 })] });
     await begun();
     const before = looks.length;
     await passed(600);
@@ -152,7 +153,7 @@ describe('live', () => {
 });
 
 describe('while it waits', () => {
-  test('the reason is asked for every five seconds, until it runs', async () => {
+  test('the reason is asked for every five seconds, and what its start does, until it reports', async () => {
     source.overview = queued();
     await begun();
     source.overview = queued({
@@ -163,9 +164,15 @@ describe('while it waits', () => {
     await passed(5);
     expect(source.asked.slice(2)).toEqual(['/experiments/12', '/experiments/12']);
     source.stream.say(said(6, { type: 'trial', data: trial({ state: 'starting' }) }));
+    const starting = 'preparing 2 slots: importing torch (12 s)';
+    source.overview = overview({ seq: 6, starting, trials: [trial({ state: 'starting' })] });
+    await passed(0.5);
+    expect([watch.look.overview?.wait, watch.look.overview?.starting]).toEqual([null, starting]);
+    await passed(5);
+    expect(source.asked).toHaveLength(6);
+    source.stream.say(reported(7));
     await passed(60);
-    expect(source.asked).toHaveLength(4);
-    expect(watch.look.overview?.wait).toBeNull();
+    expect([source.asked.length, watch.look.overview?.starting]).toEqual([7, '']); // the last one was on its way
   });
 
   test('soon after a trial was queued again the reason is there', async () => {

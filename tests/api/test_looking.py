@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -18,6 +19,7 @@ from kernel_backend.model.experiment import Submission
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.reports import Delivery, Report
 from kernel_backend.model.views.curves import ReportedValues
+from kernel_backend.service.state.start_phases import StartPhases
 from kernel_backend.service.views.curves import CurveReader
 from kernel_backend.service.views.overviews import Overviews
 from kernel_backend.snapshots.archive import Archive
@@ -170,6 +172,17 @@ def test_a_logs_tail_is_read_over_http(client, token):
             client.logs(1, tail=size)
 
 
+def test_a_start_says_its_phase_until_the_first_step_is_taken(client, token):
+    assert client.experiment(1).starting.startswith("preparing 1 slot: copying files, starting processes (")
+    client.deliver(KEY, token, Delivery(phase="loading", phase_seconds=75))
+    said = r"preparing 1 slot: running the captured code \(1 min 1\d s\); longer than usual: look at the log"
+    assert re.fullmatch(said, client.experiment(1).starting)
+    client.deliver(KEY, token, Delivery(records=(started(),), phase="first step"))
+    assert re.fullmatch(r"taking the first step \(\d s\)", client.experiments()[0].starting)
+    client.deliver(KEY, token, Delivery(records=(report(2),), phase="step"))
+    assert client.experiment(1).starting == ""
+
+
 def test_a_list_shows_each_experiment_as_it_is_shown_alone(served, client, token):
     client.deliver(KEY, token, Delivery(records=(started(), report(2))))
     submit(client, name="waits", slots=2)
@@ -187,7 +200,7 @@ def test_a_damaged_snapshot_is_a_warning_and_hides_no_experiment(served, client,
     for file in (served.home / "snapshots").glob("*.zip"):
         damage(file)
     pictures, store = served.service._loop.cluster_state, served.service._store
-    overviews = Overviews(store, Archive(served.home / "snapshots"), pictures, lambda _: None)
+    overviews = Overviews(store, Archive(served.home / "snapshots"), pictures, lambda _: None, StartPhases())
     shown = served.run(overviews.one(Person(name="ada"), 1))
     assert shown.experiment.number == 1
     assert any("snapshot cannot be read" in warning for warning in shown.warnings)

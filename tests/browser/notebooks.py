@@ -33,6 +33,12 @@ class Gate:
         return world.submit(source or self.definition, **(slow | options)).experiment.number
 
     @property
+    def slow_start(self) -> str:
+        """Return the source of a small experiment whose data is read once the gate opens."""
+        wait = f"    while not os.path.exists({str(self.path)!r}): time.sleep(0.1)\n"
+        return self.definition.replace("def dataset(samples=64):\n", f"def dataset(samples=64):\n{wait}")
+
+    @property
     def definition(self) -> str:
         """Return the source of the small experiment that this gate holds."""
         slow = "time.sleep(pause)"

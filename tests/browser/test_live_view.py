@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
+
 import pytest
 from playwright.sync_api import expect
 
 from jupyter_ext.views import MIME_TYPE
+from tests.browser.jupyter import Jupyter
 from tests.browser.lab import Lab
-from tests.browser.notebooks import Gate
+from tests.browser.notebooks import LOAD, Gate, submitting, write
 from tests.browser.view import LATE
 
 pytestmark = [pytest.mark.browser, pytest.mark.distributed, pytest.mark.notebook]
@@ -42,3 +46,34 @@ def test_a_cell_is_seen_live_while_its_kernel_sleeps_and_its_result_is_saved(lab
     assert "queued" not in output.data["text/html"]
     assert "completed" in output.data["text/plain"]
     assert output.data["image/png"]
+
+
+def test_a_reload_before_the_notebook_is_saved_keeps_one_view_which_says_what_a_start_does(
+    pages: Callable[[Jupyter], Lab], jupyterlab: Jupyter, gate: Gate
+):
+    notebook = write(jupyterlab.notebooks / "reloaded.ipynb", LOAD, submitting(gate.slow_start, params=""))
+    lab, second = pages(jupyterlab), pages(jupyterlab)
+    lab.open(notebook).run(0, 1)
+    reading = re.compile("preparing 1 slot: building the model, reading data \\(.* s\\)")
+    expect(lab.view().chip).to_have_text(reading, timeout=LATE)
+    views = lab.cell(1).locator("article.dl-view")
+
+    lab.reload()
+    expect(views).to_have_count(1)
+    expect(lab.view().chip).to_have_text(reading)
+    lab.shot("view-starting", of=lab.view().root)
+    assert not lab.saved(notebook).cells[1].outputs  # nothing was saved that the user has not saved
+
+    lab.restart_kernel()
+    lab.reload()
+    expect(views).to_have_count(1)
+    second.open(notebook)
+    expect(second.cell(1).locator("article.dl-view")).to_have_count(1)
+    second.page.close()
+
+    lab.save()
+    lab.reload()
+    expect(views).to_have_count(1)
+    gate.open()
+    lab.view().until_state("completed")
+    expect(views).to_have_count(1)

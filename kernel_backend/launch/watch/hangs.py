@@ -7,20 +7,19 @@ from typing import NamedTuple
 
 from kernel_backend.launch.watch.stacks import in_step_with_others, main_stack, shortened, waits_for_peers
 from kernel_backend.model.frames import Call, Sources, users_frame
-from kernel_backend.model.launch.progress import Phase, Tick, limit
+from kernel_backend.model.launch.progress import OF_START, Phase, Tick, limit
 from kernel_backend.model.trial import HANG, Failure
 from kernel_backend.text import duration
 
 _MOST_TEXT = 12_000  # characters of stacks in a record; the attempt's folder has all of them
 _WHERE: dict[Phase, str] = {
-    "starting": "before its training began",
+    **{phase: f"while {words}" for phase, words in OF_START.items()},
     "first step": "in its first step, {step}",
     "step": "in step {step}",
     "validation": "at the validation after step {step}",
     "checkpoint": "at the checkpoint of step {step}",
     "finishing": "after its last step, {step}",
     "waiting": "at its target, after step {step}",
-    "preparing": "in prepare",
 }
 
 

@@ -6,13 +6,37 @@ import signal
 import struct
 from typing import Literal, NamedTuple, get_args
 
-Phase = Literal["starting", "first step", "step", "validation", "checkpoint", "finishing", "waiting", "preparing"]
+Phase = Literal[
+    "starting",
+    "first step",
+    "step",
+    "validation",
+    "checkpoint",
+    "finishing",
+    "waiting",
+    "preparing",
+    "loading",
+    "connecting",
+    "building",
+    "sizing",
+]
 PHASES: tuple[Phase, ...] = get_args(Phase)
+
+# Phases before the end of the first step, in the words that users read of them.
+OF_START: dict[Phase, str] = {
+    "starting": "importing torch",
+    "loading": "running the captured code",
+    "preparing": "running prepare",
+    "connecting": "connecting the ranks",
+    "sizing": "finding the batch size",
+    "building": "building the model, reading data",
+    "first step": "taking the first step",
+}
 
 SHOW_STACKS = signal.SIGQUIT  # asks a rank to write the stacks of all threads, as with the JVM
 SLOW_S = 120.0  # minimum limit of a slow phase
 # Imports, data, compilers, disks, downloads.
-_SLOW = ("starting", "first step", "checkpoint", "finishing", "waiting", "preparing")
+_SLOW = (*OF_START, "checkpoint", "finishing", "waiting")
 _SLOWER = 3  # factor by which their limit exceeds that of a step
 _BEYOND_S = 300.0  # added to the largest limit: how long a backend waits for a peer
 
@@ -33,9 +57,9 @@ class Tick(NamedTuple):
     @property
     def about(self) -> int | None:
         """Return the step to which a failure at this tick is attributed; None before the first step."""
-        if self.phase in ("starting", "preparing"):
-            return None
-        return self.step if self.phase in ("first step", "step") else self.step + 1
+        if self.phase in ("first step", "step"):
+            return self.step
+        return None if self.phase in OF_START else self.step + 1
 
 
 BEGINNING = Tick(0, "starting", 0)

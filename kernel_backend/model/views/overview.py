@@ -54,6 +54,7 @@ class Overview(Record):
     trial_counts: dict[TrialState, int] = {}  # number of trials per state, if `trials` are not all of them
     attempts: tuple[Attempt, ...] = ()  # of these trials, oldest first; at most the newest ten of each
     wait: Wait | None = None
+    starting: str = ""  # what it does before its first report: `preparing 2 slots: importing torch (12 s)`
     warnings: tuple[str, ...] = ()  # of the snapshot, and notes of attempts
     informational: tuple[str, ...] = ()  # those of `warnings` that only inform, and ask nothing of the user
     default_trials: int | None = None  # number of trials of a search, if neither its options nor its method set it
@@ -156,6 +157,8 @@ class Overview(Record):
         if message.seq <= self.seq or message.experiment != self.experiment.number:
             return self
         changed: dict[str, Any] = {"seq": message.seq}
+        if message.type in ("trial", "attempt", "report"):
+            changed["starting"] = ""
         match message.type:
             case "experiment":
                 changed["experiment"] = read(Experiment, message.data)

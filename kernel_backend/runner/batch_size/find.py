@@ -126,7 +126,7 @@ def find_batch_size(
     """
 
     def wait() -> None:
-        progress.tick("preparing", 0)
+        progress.tick("sizing", 0)
         if instructions.release:
             raise _Released
 

@@ -45,7 +45,7 @@ def prepared(job: LaunchSpec, loaded: Loaded, progress: Progress) -> None:
                 progress.tick("preparing", 0)
                 _run(job, loaded)
                 done.touch()
-    progress.tick("starting", 0)
+    progress.tick("loading", 0)
 
 
 def _place(job: LaunchSpec) -> str:

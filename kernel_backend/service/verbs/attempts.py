@@ -14,6 +14,7 @@ from kernel_backend.model.reports import Delivery, Instruction, Report
 from kernel_backend.model.states import TrialState
 from kernel_backend.service.context import Context
 from kernel_backend.service.loop.loop import Loop
+from kernel_backend.service.state.start_phases import StartPhases
 from kernel_backend.service.verbs.traces import TraceVerbs
 
 LATE_S = 86_400.0  # after its end, in which an attempt's token is still valid
@@ -23,8 +24,9 @@ MOST_NOTES = 1000  # of the launchers of an attempt
 class AttemptVerbs:
     """Operations that the launchers of attempts call, each with the token of its attempt."""
 
-    def __init__(self, context: Context, loop: Loop, traces: TraceVerbs) -> None:
+    def __init__(self, context: Context, loop: Loop, traces: TraceVerbs, phases: StartPhases) -> None:
         self._store, self._bus, self._loop, self._traces = context.store, context.bus, loop, traces
+        self._phases = phases
         self._notes = Counter[AttemptId]()
 
     async def check(self, key: AttemptId, token: str) -> None:
@@ -57,6 +59,7 @@ class AttemptVerbs:
                 await self._decide(key.experiment)
             self._bus.notify()
         await asyncio.to_thread(self._store.keep_measured, key, delivery, time.time())
+        self._phases.take(key, delivery, time.time())
         for text in delivery.notes[: MOST_NOTES - self._notes[key]]:
             self._notes[key] += 1
             await asyncio.to_thread(self._store.note, key, text, time.time())

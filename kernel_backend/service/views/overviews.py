@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -15,12 +16,14 @@ from kernel_backend.model.states import HOLDING_SLOTS, Hold, TrialState
 from kernel_backend.model.trial import Trial
 from kernel_backend.model.versions import read
 from kernel_backend.model.views.overview import Overview, Wait
+from kernel_backend.model.views.starting import starting_text
 from kernel_backend.scheduler.explain.explain import explain
 from kernel_backend.scheduler.explain.feasibility import impossible
 from kernel_backend.scheduler.requests import ANY_TRIAL
 from kernel_backend.scheduler.state import ClusterState
 from kernel_backend.service.state.cluster_state import ClusterStateManager
 from kernel_backend.service.state.requests import plain_request, pools_of
+from kernel_backend.service.state.start_phases import StartPhases
 from kernel_backend.service.views.redaction import NoteRedactor
 from kernel_backend.snapshots.archive import UNREADABLE, Archive
 from kernel_backend.store.base import Store
@@ -37,9 +40,10 @@ class Overviews:
         archive: Archive,
         cluster_state: ClusterStateManager,
         failed: Callable[[Experiment], str | None],
+        phases: StartPhases,
     ) -> None:
         """Create the view; `failed` returns the failure that ended or delays a search, if any."""
-        self._store, self._cluster_state, self._failed = store, cluster_state, failed
+        self._store, self._cluster_state, self._failed, self._phases = store, cluster_state, failed, phases
         self._snapshot_warnings = lru_cache(WARNED)(lambda id: archive.snapshot(id).warnings)
 
     async def one(self, who: Person, number: int) -> Overview:
@@ -100,8 +104,13 @@ class Overviews:
             "informational": informational,
             "default_trials": default,
             "found_batch_size": self._batch_size(known.experiment),
+            "starting": self._starting(known),
         }
         return known.model_copy(update={"wait": wait, "warnings": warnings, **more})
+
+    def _starting(self, known: Overview) -> str:
+        told = self._phases.of(known.attempts[-1].id) if known.attempts else None
+        return starting_text(known, told, time.time())
 
     def _batch_size(self, experiment: Experiment) -> int | None:
         """Return the batch size that `--batch-size auto` has found for an experiment; None if it has found none yet.

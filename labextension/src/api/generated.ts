@@ -1243,6 +1243,8 @@ export interface components {
             attempts: components["schemas"]["Attempt"][];
             /** @default null */
             wait: components["schemas"]["Wait"] | null;
+            /** @default  */
+            starting: string;
             /** @default [] */
             warnings: string[];
             /** @default [] */

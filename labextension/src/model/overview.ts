@@ -20,7 +20,7 @@ const ATTEMPTS = 10; // newest attempts per trial, as in the service's answers
 const LIVELIEST: readonly TrialState[] = ['running', 'starting', 'releasing', 'stopping'];
 const ENDED: readonly ExperimentState[] = ['stopped', 'completed', 'failed'];
 
-type Later = 'informational' | 'trial_counts' | 'default_trials' | 'found_batch_size' | 'artifacts_seq';
+type Later = 'starting' | 'informational' | 'trial_counts' | 'default_trials' | 'found_batch_size' | 'artifacts_seq';
 type OverviewMessage = Omit<Overview, 'trials' | Later> & Partial<Pick<Overview, Later>> & { trials: Older[] };
 type Older = Omit<Trial, 'best'> & Partial<Trial>;
 
@@ -39,6 +39,7 @@ export function overviewIn(json: unknown): Overview | null {
     trial_counts = {},
     attempts,
     wait,
+    starting = '',
     warnings,
     informational = [],
     default_trials = null,
@@ -47,7 +48,7 @@ export function overviewIn(json: unknown): Overview | null {
     seq
   } = json as OverviewMessage;
   const trials = Array.isArray(told) ? told.map(trial => ({ best: null, ...trial })) : told;
-  const later = { informational, trial_counts, default_trials, found_batch_size, artifacts_seq };
+  const later = { starting, informational, trial_counts, default_trials, found_batch_size, artifacts_seq };
   return { experiment, trials, attempts, wait, warnings, ...later, seq };
 }
 
@@ -120,7 +121,8 @@ export function after(overview: Overview, message: Message): Overview {
   if (message.seq <= overview.seq || message.experiment !== overview.experiment.number) {
     return overview;
   }
-  return { ...overview, ...changed(overview, message), seq: message.seq };
+  const starting = ['trial', 'attempt', 'report'].includes(message.type) ? '' : overview.starting;
+  return { ...overview, starting, ...changed(overview, message), seq: message.seq };
 }
 
 function changed(overview: Overview, message: Message): Partial<Overview> {

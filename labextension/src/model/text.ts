@@ -325,9 +325,13 @@ export function standingText(overview: Overview): string {
 }
 
 /**
- * Format the state with its reason: `queued: 2nd in queue; 2 of 2 slots in use; about 12 min`, `failed: ValueError`.
+ * Format the state with its reason: `queued: 2nd in queue; 2 of 2 slots in use; about 12 min`, `failed: ValueError`,
+ * `preparing 2 slots: importing torch (12 s)`.
  */
 export function stateText(overview: Overview): string {
+  if (overview.starting && stateOf(overview) === 'starting') {
+    return overview.starting;
+  }
   const reasons = reasonsFor(stateOf(overview), overview);
   return reasons.length ? `${standingText(overview)}: ${reasons.join('; ')}` : standingText(overview);
 }
@@ -336,6 +340,9 @@ function reasonsFor(state: string, overview: Overview): string[] {
   const { wait } = overview;
   if (wait && state === 'queued') {
     return [wait.reason, estimateText(wait)].filter(text => text);
+  }
+  if (overview.starting && state === 'running') {
+    return [overview.starting];
   }
   const failure = state === 'failed' ? overview.trials.find(trial => trial.failure)?.failure : null;
   return failure ? [failure.type] : [];

@@ -4,6 +4,7 @@ import type { Curves, Message, Overview } from '../api/types';
 import { POINTS } from '../model/curves';
 import type { ExperimentCache } from '../model/experimentstate';
 import { frontOf, holdingState, overviewIn } from '../model/overview';
+import { runsAsItIs } from '../model/text';
 import { ServiceError, StreamCut } from './source';
 import type { Listener, Source, Subscription } from './source';
 
@@ -356,9 +357,15 @@ export class Line {
     return !!experiment?.config.search && experiment.state === 'completed';
   }
 
+  /** Whether the experiment waits for slots, or has not reported anything since it got some. */
   private _waits(): boolean {
     const overview = this._known.overview;
-    return overview?.experiment.state === 'active' && holdingState(overview) === null;
+    if (overview?.experiment.state !== 'active') {
+      return false;
+    }
+    const [state, { config }] = [holdingState(overview), overview.experiment];
+    const said = state === 'running' && runsAsItIs(config) && overview.starting !== ''; // no more will be known
+    return state === null || (config.search === null && frontOf(overview)?.step === 0 && !said);
   }
 
   private async _getOverview(): Promise<Overview> {

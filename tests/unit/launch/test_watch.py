@@ -139,16 +139,20 @@ def test_how_long_a_rank_stood_still_is_told_as_other_times_are(idle, said):
 def test_every_phase_has_its_words_and_its_step():
     said = [described(standing(SLEEPS, phase=phase)).message.split(" for 20 s ")[1].split(":")[0] for phase in PHASES]
     assert said == [
-        "before its training began",
+        "while importing torch",
         "in its first step, 6",
         "in step 6",
         "at the validation after step 6",
         "at the checkpoint of step 6",
         "after its last step, 6",
         "at its target, after step 6",
-        "in prepare",
+        "while running prepare",
+        "while running the captured code",
+        "while connecting the ranks",
+        "while building the model, reading data",
+        "while finding the batch size",
     ]
-    assert [Tick(1, phase, 6).about for phase in PHASES] == [None, 6, 6, 7, 7, 7, 7, None]
+    assert [Tick(1, phase, 6).about for phase in PHASES] == [None, 6, 6, 7, 7, 7, 7, *[None] * 5]
 
 
 def test_a_stack_without_lines_of_the_user_is_told_by_its_file():

@@ -229,6 +229,9 @@ def _pictures() -> Iterator[Overview]:
     pending = Wait(reason="gpu: 1st of ours; Slurm: Resources", place=1)
     yield overview(trial(TrialState.STARTING), attempts=(waiting,), wait=pending)
     yield overview(trial(TrialState.STARTING), attempts=(attempt(outcome=Outcome.LOST), attempt(2)), wait=pending)
+    for state in (TrialState.STARTING, TrialState.RUNNING, TrialState.RELEASING):
+        known = {"starting": "preparing 2 slots: importing torch (12 s)"}
+        yield overview(trial(state), attempts=(attempt(),)).model_copy(update=known)
     nodes = tuple(GangNode(name=f"n{n}", address="", kind="cpu", slots=1) for n in range(1, 6))
     for count in (1, 2, 3, 5):
         yield overview(attempts=(attempt(nodes=nodes[:count], granted_at=101.0, backend="horovod"),))

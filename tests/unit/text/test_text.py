@@ -16,6 +16,7 @@ from kernel_backend.model.states import ExperimentState, TrialState
 from kernel_backend.model.stream import Message
 from kernel_backend.model.trial import Best, Failure
 from kernel_backend.model.views.overview import CheckpointInfo, Overview, Wait
+from kernel_backend.model.views.starting import StartPhase, starting_text
 from kernel_backend.model.webhooks.payload import sentence
 from kernel_backend.text import (
     OWNED_HEAD,
@@ -258,6 +259,42 @@ def test_only_an_attempt_that_hung_has_stacks_to_show():
 def test_resuming_what_was_not_paused_says_what_it_does():
     assert already_text(overview()) == ["it is running already"]
     assert already_text(overview(experiment=experiment(ExperimentState.PAUSED))) == []
+
+
+@pytest.mark.parametrize(
+    ("state", "told", "said"),
+    [
+        ("starting", None, "preparing 2 slots: copying files, starting processes (15 s)"),
+        ("starting", "starting", "preparing 2 slots: importing torch (12 s)"),
+        ("starting", "building", "preparing 2 slots: building the model, reading data (12 s)"),
+        ("running", "first step", "running: taking the first step (12 s)"),
+        ("running", None, "running"),
+        ("releasing", "first step", "saving a checkpoint"),
+    ],
+)
+def test_a_start_says_what_it_does_and_for_how_long(state, told, said):
+    began = overview(trial(TrialState(state), experiment=12), attempts=(attempt(created_at=50.0, granted_at=100.0),))
+    phase = StartPhase(told, 103.0) if told else None
+    shown = began.model_copy(update={"starting": starting_text(began, phase, 115.0)})
+    assert state_text(shown) == said
+    assert said in plain(shown, 115.0)
+
+
+def test_a_start_that_takes_long_points_to_the_log():
+    began = overview(trial(TrialState.STARTING, experiment=12), attempts=(attempt(),))
+    said = starting_text(began, StartPhase("starting", 100.0), 175.0)
+    assert said == "preparing 2 slots: importing torch (1 min 15 s); longer than usual: look at the log"
+
+
+def test_what_a_command_or_a_cell_does_is_not_known_nor_what_one_trial_of_a_search_does():
+    def said(config: Config, **fields) -> str:
+        started = overview(trial(experiment=12, **fields), experiment=experiment(config=config), attempts=(attempt(),))
+        return starting_text(started, StartPhase("step", 100.0) if fields else None, 115.0)
+
+    assert said(Config(form="command")) == "the command has started"
+    assert said(Config(form="plain")) == "the cell has started"
+    assert said(Config(form="command"), training={"loss": 0.5}) == ""
+    assert said(Config(search=Search(method="grid"))) == ""
 
 
 def test_the_head_and_the_row_tell_the_same():
