@@ -31,6 +31,7 @@ from kernel_backend.text import (
     without_values,
 )
 from kernel_backend.text.labels import label_lines
+from kernel_backend.text.next_steps import next_text
 
 # The notebook's theme colours if it has them (JupyterLab, VS Code), else colours for light and dark themes.
 _TEXT = "var(--jp-content-font-color1, var(--vscode-foreground, inherit))"
@@ -132,12 +133,12 @@ def _told(overview: Overview) -> Sequence[Trial]:
 
 
 def _facts(overview: Overview) -> list[str]:
-    """Return lines about an experiment: its result, reproducibility guarantee, and events of attempts.
+    """Return lines about an experiment: its result, reproducibility guarantee, next steps, and events of attempts.
 
     Events are shown only for a single trial.
     """
     reached = search_text(overview) if overview.experiment.config.search else result_text(overview)
-    said = [reached, guarantee_text(overview)]
+    said = [reached, guarantee_text(overview), next_text(overview, "%dl")]
     befell = [] if overview.experiment.config.search else attempt_lines(overview)
     return [line for line in (*said, *befell) if line]
 

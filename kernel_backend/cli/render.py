@@ -42,6 +42,7 @@ from kernel_backend.text import (
 )
 from kernel_backend.text.compare import diff_lines
 from kernel_backend.text.labels import label_lines
+from kernel_backend.text.next_steps import next_text
 from kernel_backend.text.provenance import provenance_line
 from kernel_backend.text.terminal import hand_over
 
@@ -173,7 +174,8 @@ def _card(overview: Overview, given: str, failures: bool) -> list[str]:
     searched = experiment.config.search is not None
     befell = [] if searched else attempt_lines(overview)
     reached = search_text(overview) if searched else result_text(overview)
-    said = [line for line in (reached, again, guarantee_text(overview), given, *befell) if line]
+    taken = next_text(overview, "daylight")
+    said = [line for line in (reached, again, guarantee_text(overview), given, *befell, taken) if line]
     said = [*label_lines(experiment), *said]
     lines = [head_text(overview, time.time()), *(f"  {line}" for line in said)]
     best = [overview.front] if overview.front else []

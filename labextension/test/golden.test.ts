@@ -5,6 +5,7 @@ import curves from '../../tests/golden/curves.json';
 import fold from '../../tests/golden/fold.json';
 import text from '../../tests/golden/text.json';
 import { LiveCurves } from '../src/model/curves';
+import * as nextSteps from '../src/model/nextsteps';
 import * as overviews from '../src/model/overview';
 import * as texts from '../src/model/text';
 
@@ -14,7 +15,7 @@ function camel(name: string): string {
   return name.replace(/_(\w)/g, (_, letter: string) => letter.toUpperCase());
 }
 
-const functions = { ...texts, ...overviews } as unknown as Record<string, Says>;
+const functions = { ...texts, ...overviews, ...nextSteps } as unknown as Record<string, Says>;
 const cases = text.flatMap(({ arguments: given, said }) =>
   Object.entries(said).map(([name, answer]) => ({
     name: camel(name),

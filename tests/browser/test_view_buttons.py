@@ -7,6 +7,7 @@ import re
 import pytest
 from playwright.sync_api import expect
 
+from kernel_backend.client import Client
 from kernel_backend.model.cluster.pools import PoolSettings
 from tests.browser.lab import Lab
 from tests.browser.notebooks import Gate
@@ -92,6 +93,40 @@ def test_its_code_is_shown_run_again_and_compared(lab: Lab, world: World):
     expect(compared).to_contain_text("width 32 -> 16")  # from the other to this one
     expect(compared).to_contain_text("results")
     lab.shot("view-difference", of=view.root)
+
+
+def test_an_end_offers_the_model_a_longer_training_and_the_checkpoints(lab: Lab, world: World):
+    number = world.submit(slots=1, epochs=1, width=24).experiment.number
+    world.ended(number)
+    lab.open()
+    view = lab.tab(number)
+    view.until_state("completed")
+    steps, copied = view.part("Take it on"), "navigator.clipboard.readText()"
+    steps.get_by_role("button", name="Copy", exact=True).click()
+    code = f"import daylight; daylight.job({number}).load()"
+    lab.until(lambda: lab.page.evaluate(copied) == code, "the code is in the clipboard")
+
+    steps.get_by_text("Checkpoints", exact=True).click()
+    (row,) = Client.connect(start=False, home=world.home).checkpoints(number)
+    expect(steps.get_by_role("cell", name="best, latest")).to_be_visible()
+    lab.shot("view-next-steps", of=view.root)
+    steps.get_by_role("button", name="Copy command").click()
+    command = f"%dl checkpoint download {number}.1 --step {row.step}"
+    lab.until(lambda: lab.page.evaluate(copied) == command, "the command is in the clipboard")
+
+    length = steps.get_by_label("epochs in all")
+    expect(length).to_have_value("2")
+    length.fill("1")
+    steps.get_by_role("button", name="Continue").click()
+    expect(steps.get_by_role("alert")).to_contain_text("give more, such as --epochs 2")
+    length.fill("3")
+    length.press("Enter")
+    expect(steps).to_contain_text("submitted as #")
+    longer = world.ended(number + 1)
+    assert (longer.state, longer.experiment.config.epochs) == ("completed", 3)
+    assert longer.experiment.begins_from == f"{number}.1/{row.id}"
+    steps.get_by_role("button", name="Rerun").click()
+    expect(view.part("Rerun").get_by_label("Hyperparameters")).to_be_focused()
 
 
 def test_it_is_moved_to_another_pool(lab: Lab, gate: Gate, world: World):

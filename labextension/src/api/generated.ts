@@ -509,6 +509,33 @@ export interface components {
             steps: number | null;
         };
         /**
+         * CheckpointInfo
+         * @description Committed checkpoint of a trial, as the API lists it.
+         */
+        CheckpointInfo: {
+            id: string;
+            trial: number;
+            step: number;
+            epoch: number;
+            bytes: number;
+            at: number;
+            /** @default {} */
+            metrics: {
+                [key: string]: number | ("NaN" | "Infinity" | "-Infinity");
+            };
+            /**
+             * @default not read
+             * @enum {string}
+             */
+            verified: "yes" | "damaged" | "not read";
+            /** @default  */
+            problem: string;
+            /** @default [] */
+            kept: string[];
+            /** @default false */
+            pinned: boolean;
+        };
+        /**
          * Choices
          * @description List of values, one of which is chosen.
          */
@@ -2406,6 +2433,7 @@ export type AutoBatch = components['schemas']['AutoBatch'];
 export type Best = components['schemas']['Best'];
 export type BracketStatus = components['schemas']['BracketStatus'];
 export type Cadence = components['schemas']['Cadence'];
+export type CheckpointInfo = components['schemas']['CheckpointInfo'];
 export type Choices = components['schemas']['Choices'];
 export type Closed = components['schemas']['Closed'];
 export type Complete = components['schemas']['Complete'];

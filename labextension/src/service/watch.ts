@@ -140,11 +140,10 @@ export class Watch {
     announce(this._number, this._elsewhere);
   }
 
-  /** Run the experiment again with these hyperparameters changed; return the new one's number. Throws ServiceError. */
-  async rerun(params: Readonly<Record<string, string | number | boolean | null>>): Promise<number> {
+  /** Run the experiment again with these changes; return the new one's number. Throws ServiceError. */
+  async rerun(asked: ActionBody): Promise<number> {
     await this._checked();
-    const path = `/experiments/${this._number}/rerun`;
-    return readOverview(await this._source.post(path, { params })).experiment.number;
+    return readOverview(await this._source.post(`/experiments/${this._number}/rerun`, asked)).experiment.number;
   }
 
   /** Return the service's JSON at a path below this experiment's, such as `/search`; throws ServiceError. */

@@ -54,20 +54,21 @@ export class RerunPart {
     setText(this._error, '');
     setText(this._said, '');
     try {
-      this._tell(await this._watch.rerun(changesIn(this._changes.value, this._params)));
+      submittedAs(this._said, await this._watch.rerun({ params: changesIn(this._changes.value, this._params) }));
     } catch (error) {
       setText(this._error, error instanceof Error ? error.message : String(error));
     }
     this._go.disabled = false;
   }
 
-  private _tell(number: number): void {
-    const open = experimentOpener();
-    const link = open ? button(`#${number}`, () => open(number), 'dl-link') : `#${number}: %dl show ${number}`;
-    this._said.replaceChildren('submitted as ', link);
-  }
-
   private get _params(): Readonly<Record<string, unknown>> {
     return this._watch.look.overview?.experiment.params ?? {};
   }
+}
+
+/** Say under which number an experiment was submitted, with a link where the page can open it. */
+export function submittedAs(said: HTMLElement, number: number): void {
+  const open = experimentOpener();
+  const link = open ? button(`#${number}`, () => open(number), 'dl-link') : `#${number}: %dl show ${number}`;
+  said.replaceChildren('submitted as ', link);
 }

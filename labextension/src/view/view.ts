@@ -17,6 +17,7 @@ import { LabelPart } from './labels';
 import { Log } from './log';
 import { MovePart } from './move';
 import { Notes, warningsOf } from './notes';
+import { NextSteps } from './nextsteps';
 import { newestStep } from './plotted';
 import { Progress } from './progress';
 import { RerunPart } from './rerun';
@@ -49,6 +50,7 @@ export class ExperimentView {
   private readonly _problem: ConnectionNotice;
   private readonly _actions: Actions;
   private readonly _search: SearchPlace;
+  private readonly _next: NextSteps;
   private readonly _curves: Curves;
   private readonly _times: Times;
   private readonly _utilisation: Utilisation;
@@ -66,7 +68,9 @@ export class ExperimentView {
     node.append(this._root);
     this._problem = new ConnectionNotice(watch);
     const labels = new LabelPart(watch);
-    const forms = [new RerunPart(watch), new DifferencePart(watch), new SourcePart(watch)];
+    const rerun = new RerunPart(watch);
+    this._next = new NextSteps(watch, rerun.disclosure.opener);
+    const forms = [rerun, new DifferencePart(watch), new SourcePart(watch)];
     this._forms = [...forms, labels, new MovePart(watch)];
     const disclosures = this._forms.map(part => part.disclosure);
     this._actions = new Actions(
@@ -125,6 +129,7 @@ export class ExperimentView {
       this._progress.root,
       this._failure.root,
       this._warnings.root,
+      this._next.root,
       this._search.root,
       this._curves.root,
       this._times.root,
@@ -157,6 +162,7 @@ export class ExperimentView {
       this._progress,
       this._failure,
       this._warnings,
+      this._next,
       this._problem,
       this._actions,
       ...this._forms,

@@ -31,6 +31,7 @@ from kernel_backend.model.stream import Message
 from kernel_backend.model.trial import Attempt, Best, Failure, Frame, Trial, checkpoint_step
 from kernel_backend.model.views.curves import gather, thin
 from kernel_backend.model.views.overview import Overview, Wait
+from kernel_backend.text.next_steps import load_code, longer
 from tests.support.builders import attempt, trial, user_error
 
 FOLDER = Path(__file__).parents[2] / "golden"
@@ -135,7 +136,8 @@ def _of_records() -> Iterator[dict[str, Any]]:
 def _of_overviews() -> Iterator[dict[str, Any]]:
     standing = [state_of, text.state_word, text.standing_text, text.state_text]
     told = [*standing, text.result_text, front_of, ended, text.gang_text, text.guarantee_text, text.attempt_lines]
-    yield from said(told, *zip(_pictures()))
+    taken = [load_code, longer]
+    yield from said([*told, *taken], *zip(_pictures()), *zip(_with_results()))
     later = overview().model_copy(update={"experiment": experiment("completed", ended_at=4000.5)})
     moments = (overview(), 165.0), (overview(name=""), 99.0), (overview(name=UGLY), 1e6), (later, 9e9)
     yield from said([text.elapsed, text.head_text], *moments)
@@ -144,6 +146,14 @@ def _of_overviews() -> Iterator[dict[str, Any]]:
     values = [0, 1, -7, 0.1, 1e-4, 3.14159, 1e6, 1234567, 2.5e20, True, None, "adam", "it's", [1, "x"]]
     yield from said(text.value_text, *zip(values))
     yield from said(text.elapsed, *((overview(attempts=each), 165.0) for each in _spans()))
+
+
+def _with_results() -> Iterator[Overview]:
+    forms = [{"form": form} for form in ("plain", "command")]
+    for state in ("completed", "stopped", "failed"):
+        for fields in (*forms, {"epochs": 7}, {"steps": 40}, {"epochs_unknown": True}):
+            ended_one = experiment(state, config=Config.model_validate(fields), ended_at=200.0)
+            yield overview(trial(TrialState.COMPLETED, step=9)).model_copy(update={"experiment": ended_one})
 
 
 def _searches() -> Iterator[Overview]:

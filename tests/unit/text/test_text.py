@@ -39,6 +39,7 @@ from kernel_backend.text import (
     table_row,
 )
 from kernel_backend.text.dates import when_text
+from kernel_backend.text.next_steps import next_text
 from kernel_backend.text.stored_files import checkpoint_head, checkpoint_row, collected_lines
 from tests.support.builders import attempt, trial, user_error
 
@@ -295,6 +296,34 @@ def test_what_a_command_or_a_cell_does_is_not_known_nor_what_one_trial_of_a_sear
     assert said(Config(form="plain")) == "the cell has started"
     assert said(Config(form="command"), training={"loss": 0.5}) == ""
     assert said(Config(search=Search(method="grid"))) == ""
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ({"epochs": 10}, "daylight.job(12).load(), %dl continue 12 --epochs 20, %dl rerun 12"),
+        ({"steps": 50}, "daylight.job(12).load(), %dl continue 12 --steps 100, %dl rerun 12"),
+        ({"epochs_unknown": True}, "daylight.job(12).load(), %dl rerun 12"),
+        ({"form": "plain"}, "daylight.job(12).result(), %dl rerun 12"),
+        ({"search": Search(method="grid")}, "daylight.job(12).load(), %dl continue 12.3 --epochs 2, %dl rerun 12"),
+    ],
+)
+def test_a_training_that_has_ended_can_be_taken_on(config, said):
+    done = experiment(ExperimentState.COMPLETED, config=Config(**config), ended_at=165.0)
+    reached = trial(TrialState.COMPLETED, experiment=12, index=3, step=9)
+    shown = overview(reached, experiment=done)
+    assert next_text(shown, "%dl") == f"take it on: {said}"
+    assert f"take it on: {said}" in plain(shown, 165.0)
+
+
+def test_where_there_is_no_result_nothing_is_taken_on():
+    command = experiment(ExperimentState.COMPLETED, config=Config(form="command"), ended_at=165.0)
+    without = experiment(ExperimentState.STOPPED, ended_at=165.0)
+    failed = experiment(ExperimentState.FAILED, ended_at=165.0)
+    reached = trial(TrialState.COMPLETED, experiment=12, step=9)
+    shown = [overview(reached, experiment=each) for each in (command, failed)]
+    shown += [overview(reached), overview(experiment=without)]
+    assert [next_text(each, "%dl") for each in shown] == [""] * 4
 
 
 def test_the_head_and_the_row_tell_the_same():

@@ -1,0 +1,23 @@
+/** What can be done with a training that has ended, as in `kernel_backend/text/next_steps.py`. */
+
+import type { Overview } from '../api/types';
+import { frontOf, stateOf } from './overview';
+import { knownEpochs, runsAsItIs } from './text';
+
+/** Return a line of Python that gets the result of an experiment that has ended; "" if there is none to get. */
+export function loadCode(overview: Overview): string {
+  const { number, config } = overview.experiment;
+  const [state, plain] = [stateOf(overview), config.form === 'plain'];
+  const trained = config.form !== 'command' && (frontOf(overview)?.step ?? 0) > 0;
+  const there = plain ? state === 'completed' : trained && (state === 'completed' || state === 'stopped');
+  return there ? `import daylight; daylight.job(${number}).${plain ? 'result' : 'load'}()` : '';
+}
+
+/** Return unit and number of twice the length of a training whose model can be loaded; null if that is unknown. */
+export function longer(overview: Overview): ['epochs' | 'steps', number] | null {
+  const { config } = overview.experiment;
+  if (!loadCode(overview) || runsAsItIs(config) || knownEpochs(config) === null) {
+    return null;
+  }
+  return config.steps === null ? ['epochs', 2 * config.epochs] : ['steps', 2 * config.steps];
+}
