@@ -62,6 +62,7 @@ def take_in(tx: Transaction, key: AttemptId, records: Sequence[SpoolRecord], at:
         return attempt.accepted
     if attempt.number < trial.attempt:
         fresh = _before_successor(tx.db, key, fresh)
+    fresh = _spelled(tx.db, key, fresh)
     attempt, trial = _start(tx, attempt, trial, fresh, at)
     attempt = _traced(tx, _guaranteed(tx, attempt, fresh, at), fresh, at)
     attempt = changed(attempt, {"accepted": records[-1].number})
@@ -78,6 +79,26 @@ def unseen(records: Sequence[SpoolRecord], attempt: Attempt) -> Sequence[SpoolRe
     if not all(0 < before.number < after.number for before, after in pairwise(records)):
         raise InvalidRequest(f"attempt {attempt.id} sent records out of order: send them by number, from 1 up")
     return [record for record in records if record.number > attempt.accepted]
+
+
+def _spelled(db: Connection, key: AttemptId, records: Sequence[SpoolRecord]) -> Sequence[SpoolRecord]:
+    """Return the records with the metric of the experiment under its own name, however the program spells it.
+
+    So whatever reads stored validations, also in a browser, finds the metric by its name.
+    """
+    if not any(_is_validation(record) for record in records):
+        return records
+    config: Config = db.execute(select(experiments.c.config).where(experiments.c.number == key.experiment)).scalar_one()
+    return [
+        record.model_copy(update={"metrics": config.metric.spelled(record.metrics)})
+        if isinstance(record, Report) and _is_validation(record)
+        else record
+        for record in records
+    ]
+
+
+def _is_validation(record: SpoolRecord) -> bool:
+    return isinstance(record, Report) and record.kind == "validation"
 
 
 def _before_successor(db: Connection, key: AttemptId, records: Sequence[SpoolRecord]) -> Sequence[SpoolRecord]:

@@ -751,6 +751,16 @@ class StoreContract:
         store.accept(placed(store, number=number).id, batch, at=4.0)
         assert store.trial(number, 1).best == Best(value=0.75, step=2, epoch=0.2)
 
+    def test_the_metric_of_a_validation_has_the_name_that_the_user_gave_it(self, store: Store) -> None:
+        config = Config(metric=Metric(name="val_acc", mode="max"))
+        number = store.add_experiment(draft().model_copy(update={"config": config}), at=1.0)[0].number
+        seq, printed = store.last_seq(), {"Val Acc": 0.75, "Loss": 0.5}
+        store.accept(placed(store, number=number).id, [report(1, 10, "validation", **printed)], at=4.0)
+        trial = store.trial(number, 1)
+        assert (trial.best, trial.metrics) == (Best(value=0.75, step=10, epoch=1.0), {"val_acc": 0.75, "Loss": 0.5})
+        (said,) = (message.data for message in store.messages(seq) if message.type == "report")
+        assert said["metrics"] == trial.metrics
+
     def test_a_checkpoint_is_said_with_the_whole_trial(self, store: Store) -> None:
         attempt = placed(store)
         seq = store.last_seq()

@@ -40,6 +40,11 @@ function ranked<Item>(
   return valued.map(({ item }) => item);
 }
 
+/** Return which values of a validation metric are better: known of an experiment's own, and of a loss. */
+export function modeOf(metric: string, own: Metric | undefined): Metric['mode'] | undefined {
+  return own?.name === metric ? own.mode : metric === 'loss' ? 'min' : undefined;
+}
+
 /** Return a value, negated for mode `max`, so that lower is always better. */
 function lower(value: number, { mode }: Metric): number {
   return mode === 'max' ? -value : value;

@@ -1,6 +1,7 @@
 /** Select the plots for one or several experiments: their data, and how it is drawn. */
 
 import type { Curve, Metric } from '../api/types';
+import { modeOf } from '../model/best';
 import type { Look } from '../service/watch';
 import { allPositive, type Line, linesOf, panelsOf } from './lines';
 import type { Picture } from './plotlook';
@@ -46,7 +47,7 @@ export function alone(look: Look, settings: ViewSettings): Plotted[] {
     from: [settings, origin, ...curves],
     make: () =>
       plot(curves, settings, curve => {
-        const line = { label: curve.kind, colour: curve.kind, mode: modeOf(curve, look) };
+        const line = { label: curve.kind, colour: curve.kind, mode: curveMode(curve, look) };
         return linesOf(curve, line, settings, origin);
       })
   }));
@@ -64,7 +65,7 @@ export function overlaid(looks: readonly Look[], settings: ViewSettings, validat
     const dashed = curve.kind === 'training';
     const label = `#${look?.number ?? 0}` + (validationOnly && !dashed ? '' : ` ${curve.kind}`);
     const origin = look ? beginning(look) : 0;
-    const mode = look ? modeOf(curve, look) : undefined;
+    const mode = look ? curveMode(curve, look) : undefined;
     return linesOf(curve, { label, colour: colourOf(index), dashed, mode }, settings, origin);
   };
   return panelsOf([...owners.keys()])
@@ -79,11 +80,8 @@ export function overlaid(looks: readonly Look[], settings: ViewSettings, validat
     });
 }
 
-/** Return which values of a validation curve are better: those of the metric, and of a loss, are known. */
-function modeOf({ kind, metric }: Curve, { overview }: Look): Metric['mode'] | undefined {
-  const own = overview?.experiment.config.metric;
-  const mode = own?.name === metric ? own.mode : metric === 'loss' ? 'min' : undefined;
-  return kind === 'validation' ? mode : undefined;
+function curveMode({ kind, metric }: Curve, { overview }: Look): Metric['mode'] | undefined {
+  return kind === 'validation' ? modeOf(metric, overview?.experiment.config.metric) : undefined;
 }
 
 /** Return the validation curves of a metric; all curves if there are none. */

@@ -1,6 +1,7 @@
 /** Hyperparameters and results of several experiments, side by side. */
 
 import type { Kind, Metric, Metrics, Num, Overview, Trial, Value } from '../api/types';
+import { modeOf } from '../model/best';
 import { num } from '../model/curves';
 import { frontOf } from '../model/overview';
 import {
@@ -82,18 +83,22 @@ function metricRows(overviews: readonly (Overview | null)[]): Row[] {
   const validation = trials.map(trial => named('validation', trial?.metrics));
   const training = trials.map(trial => named('training', trial?.training));
   const unvalidated = trials.some(trial => trial && isEmpty(trial.metrics) && !isEmpty(trial.training));
+  const metrics = overviews.flatMap(each => (each ? [each.experiment.config.metric] : []));
   const marked = union(validation).map(row => {
     const metric = row.name.slice('validation '.length);
     const values = trials.map(trial => trial?.metrics[metric] ?? null);
-    return { ...row, best: betterOf(values, modeOf(metric, overviews)) };
+    return {
+      ...row,
+      best: betterOf(
+        values,
+        modeOf(
+          metric,
+          metrics.find(({ name }) => name === metric)
+        )
+      )
+    };
   });
   return [...union(best), ...marked, ...(unvalidated ? union(training) : [])];
-}
-
-/** Return which values of a metric are better, if that is known: of the experiments' own, and of a loss. */
-function modeOf(metric: string, overviews: readonly (Overview | null)[]): Metric['mode'] | undefined {
-  const own = overviews.find(each => each?.experiment.config.metric.name === metric);
-  return own?.experiment.config.metric.mode ?? (metric === 'loss' ? 'min' : undefined);
 }
 
 /** Return the index of the single best of several values; undefined if there is none. */
