@@ -10,7 +10,8 @@ import { axesOf, geometry, parallel, within } from '../src/view/search/parallel'
 import { notLoaded, problemText } from '../src/view/search/loadingproblem';
 import { scaleValues } from '../src/view/search/scalekey';
 import { choiceScale, linear, logarithmic, metricScale, paramScale, ranks, shade } from '../src/view/search/scale';
-import { searchProgressText, searchSecondsLeft, trialParts } from '../src/model/searchprogress';
+import { searchProgressText, searchSecondsLeft } from '../src/model/searchprogress';
+import { partsOf, trialParts } from '../src/model/trialparts';
 import type { Connection, Look } from '../src/service/watch';
 import { mayHaveMore, steersFor } from '../src/view/search/steering';
 import { pathOf, type Shape } from '../src/view/search/shapes';
@@ -451,6 +452,15 @@ describe('how far a search is', () => {
     expect(words({})).toEqual(['1 stopped early', '2 done', '1 running', '3 may go on', '9 to come']);
     expect(words({ over: true, counts: { paused: 3, completed: 2 } })).toEqual(['3 stopped early', '2 done']);
     expect(words({ limit: null })).not.toContain('9 to come');
+  });
+
+  test('the bar in a list has the trials of the overview', () => {
+    const search = { ...asha, trials: 16 };
+    const shown = overview({
+      experiment: experiment({ config: { ...experiment().config, search } }),
+      trial_counts: counts
+    });
+    expect(partsOf(shown).map(part => part.count)).toEqual([1, 2, 1, 3, 9]);
   });
 
   test('the time left follows from the slot time of trials that have come to rest', () => {

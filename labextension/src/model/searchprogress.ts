@@ -3,36 +3,10 @@
 import type { SearchStatus, TrialState } from '../api/types';
 import { num } from './curves';
 import { approximately } from './text';
-
-export type PartKind = 'done' | 'early' | 'failed' | 'running' | 'held' | 'to-come';
-
-/** Number of trials of one kind, with its words for users: `8 stopped early`. */
-export interface TrialPart {
-  readonly kind: PartKind;
-  readonly count: number;
-  readonly text: string;
-}
+import { HOLDING, trialParts } from './trialparts';
 
 const FEW = 3; // settled trials that make a pace
-const HOLDING: readonly TrialState[] = ['running', 'starting', 'releasing', 'stopping'];
 const LIVE: readonly TrialState[] = [...HOLDING, 'queued'];
-
-/** Return the trials by kind, in the order of the bar, without kinds of no trial. */
-export function trialParts({ counts, limit, over }: SearchStatus): TrialPart[] {
-  const of = (...states: TrialState[]): number => states.reduce((sum, state) => sum + (counts[state] ?? 0), 0);
-  const total = Object.values(counts).reduce((sum, count) => sum + count, 0);
-  const parts: [PartKind, number, string][] = [
-    ['early', of('pruned', 'stopped') + (over ? of('paused') : 0), 'stopped early'],
-    ['failed', of('failed'), 'failed'],
-    ['done', of('completed'), 'done'],
-    ['running', of(...HOLDING), 'running'],
-    ['held', of('queued') + (over ? 0 : of('paused')), 'may go on'],
-    ['to-come', over || limit === null ? 0 : Math.max(0, limit - total), 'to come']
-  ];
-  return parts
-    .filter(([, count]) => count > 0)
-    .map(([kind, count, word]) => ({ kind, count, text: `${count} ${word}` }));
-}
 
 /**
  * Return the seconds until a search has used up its trials, budget or time, whichever is first; null if it is unknown:

@@ -192,7 +192,7 @@ function searchedText(params: Record<string, Value>, space: Space): string {
 }
 
 /** Return the maximum number of trials; null if the budget, the time or the method determines it. */
-function limitOf(search: Search, overview: Overview): number | null {
+export function limitOf(search: Search, overview: Overview): number | null {
   if (search.budget !== null || search.max_time !== null) {
     return search.trials;
   }

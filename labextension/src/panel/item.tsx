@@ -7,6 +7,7 @@ import { num } from '../model/curves';
 import { originText, spanTitle } from '../model/dates';
 import { labelsOf } from '../model/labels';
 import { ended, frontOf, stateOf } from '../model/overview';
+import { partsOf } from '../model/trialparts';
 import {
   duration,
   elapsed,
@@ -76,6 +77,13 @@ function Facts({ overview, now }: { overview: Overview; now: number }): React.JS
       {begun && !ended(overview) && config.search === null && !config.epochs_unknown && (
         <span className="dl-item-bar" aria-hidden="true">
           <span style={{ width: `${Math.min(100, (100 * begun.epoch) / config.epochs)}%` }} />
+        </span>
+      )}
+      {config.search !== null && !ended(overview) && (
+        <span className="dl-trial-bar" aria-hidden="true">
+          {partsOf(overview).map(({ kind, count, text }) => (
+            <span key={kind} className="dl-trial-part" data-kind={kind} title={text} style={{ flexGrow: count }} />
+          ))}
         </span>
       )}
       {tags.length > 0 && (

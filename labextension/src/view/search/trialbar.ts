@@ -1,7 +1,8 @@
 /** Bar of a search's trials: stopped early, failed, done, running, resting and to come, with an estimate. */
 
 import type { SearchStatus } from '../../api/types';
-import { searchProgressText, trialParts } from '../../model/searchprogress';
+import { searchProgressText } from '../../model/searchprogress';
+import { trialParts } from '../../model/trialparts';
 import { h, setAttribute, setChildren, setText } from '../dom';
 
 export class TrialBar {
