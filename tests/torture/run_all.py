@@ -2,7 +2,7 @@
 
 python -m tests.torture.run_all [--kill] [NAME ...]
 
-With `--kill` a rank of each job is killed at a random instant of its first seconds, but for cells that are run as they
+With `--kill` a rank of a job is killed at a random instant of its first seconds, but for cells that are run as they
 are: these are not begun again.
 """
 
@@ -103,7 +103,7 @@ def differences(path: Path, folder: Path, environment: Mapping[str, str]) -> lis
 
 
 @contextlib.contextmanager
-def killed_once(world: World, at_most: float = 6.0) -> Iterator[list[int]]:
+def killed_once(world: World, at_most: float = 1.5) -> Iterator[list[int]]:
     """Kill one rank within its first seconds, in the `with` block; the list gets its process ID when that is done."""
     killed, over = list[int](), threading.Event()
 
