@@ -3,13 +3,17 @@ const { rspack } = require('@rspack/core');
 
 module.exports = {
   optimization: {
+    mangleExports: 'size',
     // Modules that several lazily loaded parts share are a file of their own from this size on, and not in each of them.
-    splitChunks: { minSize: 4000 },
+    splitChunks: { minSize: 400 },
     minimizer: [
       new rspack.SwcJsMinimizerRspackPlugin({
         // Private members begin with one underscore, and only their classes name them: each file may call them as it
         // likes. Shorter names are those that the bundler gives to exports.
-        minimizerOptions: { mangle: { props: { regex: '^_[a-z]\\w{2}' } } }
+        minimizerOptions: {
+          compress: { passes: 3, ecma: 2022, keep_fargs: false },
+          mangle: { props: { regex: '^_[a-z]\\w{2}' } }
+        }
       })
     ]
   }

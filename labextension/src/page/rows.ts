@@ -63,7 +63,7 @@ function compared(one: Account, other: Account, order: Order): number {
   }
 }
 
-const COLLATOR = new Intl.Collator('en', { numeric: true });
+const COLLATOR = /* @__PURE__ */ new Intl.Collator('en', { numeric: true });
 
 /** Compare accounts: groups before users, then names with numbers in numeric order (`u2` before `u10`). */
 function names(one: Account, other: Account): number {

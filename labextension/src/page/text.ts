@@ -3,8 +3,17 @@
 import type { Wait } from '../api/types';
 import { duration } from '../model/text';
 
-const CLOCK = new Intl.DateTimeFormat('en-GB', { hour: '2-digit', minute: '2-digit', second: '2-digit' });
-const DAY = new Intl.DateTimeFormat('en-GB', { day: 'numeric', month: 'short', hour: '2-digit', minute: '2-digit' });
+const CLOCK = /* @__PURE__ */ new Intl.DateTimeFormat('en-GB', {
+  hour: '2-digit',
+  minute: '2-digit',
+  second: '2-digit'
+});
+const DAY = /* @__PURE__ */ new Intl.DateTimeFormat('en-GB', {
+  day: 'numeric',
+  month: 'short',
+  hour: '2-digit',
+  minute: '2-digit'
+});
 
 /** Format the time of day: `14:03:10`. */
 export function clockText(at: number): string {
