@@ -9,12 +9,15 @@ from __future__ import annotations
 import json
 import math
 import random
+import re
 from collections.abc import Callable, Iterable, Iterator
+from html import unescape
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from jupyter_ext.views.card import html, plain
 from kernel_backend import text
 from kernel_backend.model.artifacts import Artifact
 from kernel_backend.model.experiment import Config, Experiment, Metric
@@ -31,6 +34,7 @@ from kernel_backend.model.stream import Message
 from kernel_backend.model.trial import Attempt, Best, Failure, Frame, Trial, checkpoint_step
 from kernel_backend.model.views.curves import gather, thin
 from kernel_backend.model.views.overview import Overview, Wait
+from kernel_backend.text.experiment_rows import experiment_row
 from kernel_backend.text.next_steps import load_code, longer
 from tests.support.builders import attempt, trial, user_error
 
@@ -154,6 +158,12 @@ def _with_results() -> Iterator[Overview]:
         for fields in (*forms, {"epochs": 7}, {"steps": 40}, {"epochs_unknown": True}):
             ended_one = experiment(state, config=Config.model_validate(fields), ended_at=200.0)
             yield overview(trial(TrialState.COMPLETED, step=9)).model_copy(update={"experiment": ended_one})
+    for fields in (*forms, {}, {"search": Search(method="asha", trials=64)}):
+        deleted = experiment("completed", config=Config.model_validate(fields), ended_at=200.0, deleted_at=250.0)
+        yield overview(trial(TrialState.COMPLETED, step=9)).model_copy(update={"experiment": deleted})
+        for state in TrialState:
+            known = {"experiment": experiment(config=Config.model_validate(fields))}
+            yield overview(trial(state, step=9), attempts=(attempt(),)).model_copy(update=known)
 
 
 def _searches() -> Iterator[Overview]:
@@ -274,6 +284,20 @@ def said(ask: Callable[..., Any] | list[Callable[..., Any]], *calls: Iterable[An
     for arguments in map(list, calls):
         answers = {function.__name__: function(*arguments) for function in functions}
         yield as_json({"arguments": arguments, "said": answers})
+
+
+def test_list_table_and_card_say_the_same_of_each_state() -> None:
+    for picture in (*_pictures(), *_with_results(), *_searches()):
+        same = picture.experiment.name, text.state_text(picture), text.result_text(picture)
+        row = experiment_row(picture, 300.0)
+        assert (row.name, row.standing, row.result, row.state) == (*same, picture.state)
+        listed = text.table_row(picture, 300.0)
+        card = plain(picture, 300.0)
+        page = unescape(re.sub("<[^>]*>", "", html(picture, 300.0)))
+        for said in same:
+            assert said in listed or not said
+            assert said in card, card
+            assert said in page, page
 
 
 # Folds: what an overview is after messages
