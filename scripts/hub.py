@@ -32,7 +32,8 @@ c.ConfigurableHTTPProxy.api_url = "http://127.0.0.1:{proxy}"
 c.ConfigurableHTTPProxy.command = [{command!r}]
 c.Spawner.default_url = "/lab"
 """
-START_S = 120
+START_S = 300
+SAID_S = 10  # between two lines that say what is waited for
 
 
 def main() -> None:
@@ -82,13 +83,17 @@ def main() -> None:
 
 def wait(url: str, process: subprocess.Popen[bytes], folder: Path) -> None:
     """Wait until the hub answers; if it does not, exit with the end of its log."""
-    deadline = time.monotonic() + START_S
-    while time.monotonic() < deadline and process.poll() is None:
-        try:
+    began = said = time.monotonic()
+    while time.monotonic() - began < START_S and process.poll() is None:
+        waits = "the hub to listen"
+        with contextlib.suppress(httpx.TransportError):
             if httpx.get(url, trust_env=False).status_code == 200:
                 return
-        except httpx.TransportError:
-            time.sleep(0.2)
+            waits = "the hub to start Daylight's service"
+        if time.monotonic() - said >= SAID_S:
+            said = time.monotonic()
+            print(f"waiting for {waits} ({said - began:.0f} s); what it says: {folder / 'hub.log'}", flush=True)
+        time.sleep(0.2)
     sys.exit(f"the hub did not start; the end of its log:\n{(folder / 'hub.log').read_text()[-3000:]}")
 
 

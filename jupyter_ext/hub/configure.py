@@ -29,6 +29,7 @@ SPAWN_HELPER = "/run/daylight/spawn.sock"  # default path of the spawn helper's 
 LOCAL = "http://127.0.0.1:10180"  # default URL of a service that the hub starts
 IN_CLUSTER = "http://daylight.daylight.svc:10180"  # that of deploy/kubernetes
 TOKEN = "DAYLIGHT_HUB_TOKEN"  # variable of the hub with the service's token, where the hub does not start it
+START_S = 300  # for which the hub waits for the service: JupyterHub's 30 s are too few on a busy machine
 LEAST_IDLE_S = 900.0  # shortest idle time, since the hub updates activity every five minutes
 # Scopes of the service's token, and additional scopes of notebook servers' tokens.
 READS = ["list:groups", "read:groups", "list:users", "read:users", "read:servers"]
@@ -61,6 +62,7 @@ def service(
         "url": url,
         "command": [sys.executable, "-P", "-m", "kernel_backend", "--hub", f"--home={home}", *counted, *options],
         "environment": {**database, **(environment or {})},
+        "timeout": START_S,
         "oauth_client_allowed_scopes": [USES, SUBMIT, ADMIN],
         "oauth_no_confirm": True,
         "display": True,
