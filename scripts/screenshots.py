@@ -1,8 +1,8 @@
 """Take the pictures of README and docs from a real run: real training, a real JupyterLab, a real Chromium.
 
-python scripts/screenshots.py      writes docs/images/{lab,view,view-dark,compare,search,diff,cluster,quotas}.png
+python scripts/screenshots.py      writes lab, view, view-dark, compare, search, experiments, diff, cluster, quotas
 
-`make screenshots` sets up first.
+They are PNG files in docs/images/. `make screenshots` sets up first.
 
 It controls the browser by the same methods as the browser tests.
 """
@@ -124,7 +124,7 @@ def show(world: World, browser: Browser, folder: Path) -> None:
 
 
 def searched(world: World, browser: Browser, folder: Path) -> None:
-    """Show a search that is done: the best loss over time, the rungs, the table."""
+    """Show a search that is done: the best loss over time, the rungs, the table; then the table of experiments."""
     line = "lr=1e-4..1e-1:log width=16,32,64,128 dropout=0..0.5"
     asked = {"search": {"method": "asha", "trials": 48, "eta": 3}, "metric": {"name": "accuracy", "mode": "max"}}
     size = {"epochs": 27, "slots": 1, "batch_size": 64}
@@ -133,10 +133,15 @@ def searched(world: World, browser: Browser, folder: Path) -> None:
     jupyter = Jupyter(world, folder / "searched")
     jupyter.start()
     try:
-        view = opened(browser, jupyter, None, 1360, 1240).tab(number)
+        lab = opened(browser, jupyter, None, 1360, 1240)
+        view = lab.tab(number)
         expect(view.root.get_by_role("table", name="Trials").locator("tbody tr")).to_have_count(48)
         time.sleep(2)
         take(view.root, "search")
+        lab.command("daylight:table")
+        table = lab.page.get_by_role("table", name="Experiments")
+        expect(table.locator("tbody tr").first).to_be_visible()
+        take(table, "experiments")
     finally:
         jupyter.close()
 
