@@ -21,7 +21,7 @@ from jupyter_ext.magics.magic_first import first_line, magic_first
 from jupyter_ext.magics.notebook_part import notebook_part
 from jupyter_ext.magics.recorder import Recorder
 from jupyter_ext.magics.request import Request, read_request, run_parser, submit_parser
-from jupyter_ext.magics.untrained import LeftBehind, untrained_note, untrained_values
+from jupyter_ext.magics.untrained import LeftBehind, untrained_note
 from jupyter_ext.project import Imported
 from jupyter_ext.submit.dry_run import as_script, dry_run
 from jupyter_ext.submit.local import train_locally
@@ -30,7 +30,7 @@ from jupyter_ext.submit.stale_cells import stale_cells
 from jupyter_ext.submit.submit import PreparedSubmission, Session, SubmitOptions, check, send
 from jupyter_ext.submit.waiting import show, wait
 from jupyter_ext.values.awaited import AwaitedValues, BindFirst
-from jupyter_ext.values.expected import changed_objects, comes_back, gives_values, set_by_job
+from jupyter_ext.values.expected import comes_back, expected_values, gives_values, left_to_job
 from kernel_backend import discovery
 from kernel_backend.client import Client
 from kernel_backend.definition.contract import Definition
@@ -128,7 +128,8 @@ class DaylightMagics(Magics):
         awaited: list[str] = []
         if request.cell is not None:
             makes = "" if request.plain else self._define(request.cell, checked.definition, checked.capture)
-            awaited = self._awaited(checked, only=request.plain and bool(options.back))
+            only = request.plain and bool(options.back)
+            awaited = expected_values(checked, self.kernel.user_ns, self.awaited.bound, only)
             notes = self._notes(checked, overview, awaited, options.out, new)
             checked = replace(checked, passing=(*checked.passing, *notes))
             used = (*checked.capture.changed, *checked.capture.compared)
@@ -137,33 +138,23 @@ class DaylightMagics(Magics):
         if ended is not None and awaited:
             self.awaited.arrived(job)
 
-    def _awaited(self, checked: PreparedSubmission, only: bool) -> list[str]:
-        """Return the names whose values come back from the job of a submitted cell: with `only`, those of `--back`."""
-        held, capture = self.kernel.user_ns, checked.capture
-        names = set_by_job(checked, held, self.awaited.bound)
-        if gives_values(checked) and not only:
-            names += changed_objects(capture, held)
-            if checked.definition.form != "plain":
-                names += untrained_values(self.recorder.running, checked.definition, capture, held).names
-        return list(dict.fromkeys(names))
-
     def _notes(
         self, checked: PreparedSubmission, overview: Overview, awaited: Sequence[str], out: str, new: bool
     ) -> list[str]:
         """Return notes on what a submitted cell leaves to its job: what comes back, or stays as it was."""
-        held, number = self.kernel.user_ns, overview.experiment.number
-        if checked.definition.form == "plain":
+        held, number, definition = self.kernel.user_ns, overview.experiment.number, checked.definition
+        if definition.form == "plain":
             return list(comes_back(awaited))
-        untrained = untrained_values(self.recorder.running, checked.definition, checked.capture, held)
+        left = left_to_job(definition, checked.capture, held)
         if gives_values(checked):
             notes = [each for each in comes_back(awaited) if each not in self.told]
             self.told |= set(notes)
         else:
-            note = untrained_note(untrained, held, out or f"daylight.job({number})")
+            note = untrained_note(left, definition, held, out or f"daylight.job({number})")
             notes = [note] if note else []
         if new:
-            notes += self.left_behind.within(untrained.names, held)
-            self.left_behind.add(untrained, held, number)
+            notes += self.left_behind.within(left, held)
+            self.left_behind.add(left, definition, held, number)
         return notes
 
     @no_var_expand

@@ -7,7 +7,8 @@ from IPython.core.interactiveshell import InteractiveShell
 
 from jupyter_ext.capture import capture_cell
 from jupyter_ext.magics.notebook_part import notebook_part
-from jupyter_ext.magics.untrained import LeftBehind, Untrained, untrained_note, untrained_values
+from jupyter_ext.magics.untrained import LeftBehind, untrained_note
+from jupyter_ext.values.expected import left_to_job
 from kernel_backend.definition.parse import parse
 from kernel_backend.model.syntax import module_tree
 from tests.notebooks.kernel import execute, shell
@@ -36,8 +37,8 @@ def submitted(*cells: str) -> tuple[str | None, InteractiveShell]:
     definition, running = parse(capture.source, capture.roles_from), f"%%dlsubmit\n{cell}"
     part = notebook_part(cell, running, definition, module_tree(capture.source), str)
     kernel.run_cell(part.code)
-    found = untrained_values(running, definition, capture, kernel.user_ns)
-    return untrained_note(found, kernel.user_ns), kernel
+    names = left_to_job(definition, capture, kernel.user_ns)
+    return untrained_note(names, definition, kernel.user_ns), kernel
 
 
 def note(*cells: str) -> str | None:
@@ -45,18 +46,22 @@ def note(*cells: str) -> str | None:
 
 
 def test_the_call_is_one_that_the_notebook_can_run() -> None:
-    found = Untrained(["model"], ["job.load()"])
+    loop = parse(f"{SETUP}{LOOP}", 6)
     said = "model is not set in the notebook: daylight.job(7).load() gives the trained model"
-    assert untrained_note(found, {"daylight": None}, "daylight.job(7)") == said
-    assert untrained_note(found, {}, "daylight.job(7)") == f"{said} after import daylight"
-    assert untrained_note(found, {}, "mine") == "model is not set in the notebook: mine.load() gives the trained model"
+    assert untrained_note(["model"], loop, {"daylight": None}, "daylight.job(7)") == said
+    assert untrained_note(["model"], loop, {}, "daylight.job(7)") == f"{said} after import daylight"
+    mine = "model is not set in the notebook: mine.load() gives the trained model"
+    assert untrained_note(["model"], loop, {}, "mine") == mine
+    assert untrained_note([], loop, {}) is None
 
 
 def test_a_model_of_an_earlier_cell_is_named_with_the_call_that_loads_it() -> None:
-    said = 'the notebook\'s model stays as it was: job.load("model") gives the trained model'
-    assert note(SETUP, LOOP) == said
+    stays = "the notebook's model and optimizer stay as they were, and "
+    loads = 'job.load("model") gives the trained model'
+    assert note(SETUP, LOOP) == f"{stays}epoch, x and loss are not set there: {loads}"
     train = f"def train(net, steps):\n{STEP}        optimizer.step()\n".replace("model(x)", "net(x)")
-    assert note(SETUP, train, "for epoch in range(2):\n    train(model, 3)\n") == said
+    loop = "for epoch in range(2):\n    train(model, 3)\n"
+    assert note(SETUP, train, loop) == f"{stays}epoch is not set there: {loads}"
 
 
 def test_first_values_of_what_the_loop_changes_are_not_set_in_the_notebook() -> None:
@@ -65,8 +70,8 @@ def test_first_values_of_what_the_loop_changes_are_not_set_in_the_notebook() -> 
     counts += "    lowest = min(lowest, 1)\n"
     said, kernel = submitted(SETUP, first + LOOP + counts)
     assert said == (
-        "the notebook's model stays as it was, and best, at, history and lowest are not set there: "
-        'job.load("model") gives the trained model'
+        "the notebook's model and optimizer stay as they were, and at, best, history, lowest, epoch, x and 1 more are "
+        'not set there: job.load("model") gives the trained model'
     )
     assert kernel.user_ns["lr"] == 0.5
     assert not {"best", "at", "history", "lowest"} & kernel.user_ns.keys()
@@ -75,7 +80,7 @@ def test_first_values_of_what_the_loop_changes_are_not_set_in_the_notebook() -> 
 def test_a_first_value_leaves_an_older_one_of_the_notebook_and_says_so() -> None:
     said, kernel = submitted(SETUP + "best = 3\n", f"best = 9\n{LOOP}    best = min(best, loss)\n")
     assert said is not None
-    assert said.startswith("the notebook's best and model stay as they were: ")
+    assert said.startswith("the notebook's best, model and optimizer stay as they were, ")
     assert kernel.user_ns["best"] == 3
 
 
@@ -84,7 +89,7 @@ def test_lists_and_counts_of_earlier_cells_are_named_also_when_a_function_change
     state = "losses, seen, count, steps = [], [], 0, 0\n"
     said = note(SETUP + state, function, LOOP + "    losses.append(1)\n    note(2)\n    steps += 1\n")
     assert said is not None
-    assert said.startswith("the notebook's model, losses, steps, count and seen stay as they were: ")
+    assert said.startswith("the notebook's count, steps, losses, model, optimizer and seen stay as they were, ")
 
 
 def test_several_models_are_loaded_by_their_names_each_once() -> None:
@@ -94,7 +99,7 @@ def test_several_models_are_loaded_by_their_names_each_once() -> None:
     assert said.endswith(': job.load("model") and job.load("other") give the trained models')
     cell = SETUP.partition("data")[2].replace("model = net()", "model = net()\nm = model.to('cpu')")
     assert note(SETUP.partition("data")[0], f"data{cell}m.parameters()\n{LOOP}") == (
-        'model, m, data and optimizer are not set in the notebook: job.load("model") gives the trained model'
+        "data, model, m, optimizer, epoch, x and 1 more are not set in the notebook: job.load() gives the trained model"
     )
 
 
@@ -109,16 +114,13 @@ def test_a_model_made_in_a_function_is_loaded_without_a_name() -> None:
     )
 
 
-def test_what_the_job_alone_sets_is_named_first_what_the_cell_does_not_read() -> None:
-    cell = "steps = len(data)\nfit = lambda: [1]\n" + LOOP + "history, _ = fit(), 1\nif steps:\n    score = steps\n"
-    said = note(SETUP, cell)
-    assert said == (
-        "the notebook's model stays as it was, and history, score, steps and fit are not set there: "
-        'job.load("model") gives the trained model'
-    )
-    assert note(SETUP + "history = []\n", f"history = sorted(data)\n{LOOP}") == (
-        'the notebook\'s model and history stay as they were: job.load("model") gives the trained model'
-    )
+def test_what_the_job_alone_sets_is_named() -> None:
+    said = note(SETUP, f"steps = len(data)\nif steps:\n    score = steps\n{LOOP}")
+    assert said is not None
+    assert "and steps, score, epoch, x and loss are not set there: " in said
+    said = note(SETUP + "history = []\n", f"history = sorted(data)\n{LOOP}")
+    assert said is not None
+    assert said.startswith("the notebook's history, model and optimizer stay as they were, ")
 
 
 def test_arrays_and_tables_are_named_in_which_the_loop_sets_items() -> None:
@@ -126,12 +128,14 @@ def test_arrays_and_tables_are_named_in_which_the_loop_sets_items() -> None:
     values = "import numpy as np, pandas as pd\noof, table, kept = np.zeros(3), pd.DataFrame(), np.ones(2)\n"
     said = note(SETUP + values, f"{LOOP}    oof[epoch] = kept[epoch]\n    table.loc[epoch, 'loss'] = 1.0\n")
     assert said is not None
-    assert said.startswith("the notebook's model, oof and table stay as they were: ")
+    assert said.startswith("the notebook's model, oof, optimizer and table stay as they were, ")
 
 
 def test_a_tensor_that_is_trained_is_named_without_a_call_that_loads_it() -> None:
     cell = "for x in data:\n    (w * x).sum().backward()\n"
-    assert note(SETUP + "w = torch.ones(1, requires_grad=True)\n", cell) == "the notebook's w stays as it was"
+    assert note(SETUP + "w = torch.ones(1, requires_grad=True)\n", cell) == (
+        "the notebook's w stays as it was, and x is not set there"
+    )
 
 
 LIGHTNING = """class LightningModule: ...
@@ -173,15 +177,16 @@ def test_a_model_that_an_experiment_has_trained_is_named_where_the_next_one_begi
     held = {"model": torch.nn.Linear(1, 1), "losses": []}
     left = LeftBehind()
     assert list(left.within(["model"], held)) == []
-    found = Untrained(list(held), ['job.load("model")'])
-    left.add(found, held, number=3)
+    loop = parse(f"{SETUP}{LOOP}", 6)
+    left.add(held, loop, held, number=3)
     assert list(left.within([*held, "other"], held)) == [
         "model begins without what #3 trains: to go on from there, run "
         'model = daylight.job(3).load("model") in a cell before this one'
     ]
     held["model"].load_state_dict(torch.nn.Linear(1, 1).state_dict())  # of a file that the job has written
     assert list(left.within(held, held)) == []
-    left.add(found._replace(loads=["job.load()"]), held, number=4)
+    functions = parse("def model(): ...\ndef train_data(): ...\ndef loss(output, target): ...\n")
+    left.add(held, functions, held, number=4)
     (said,) = left.within(held, held)
     assert "run model = daylight.job(4).load() in" in said
     held["model"] = torch.nn.Linear(1, 1)
