@@ -75,6 +75,7 @@ WHOSE = {
     "kernel_backend/spawn_helper.py": "an agent, as a user, with the few variables of KEPT",
     "jupyter_ext/magics/line.py": OWN,
     "jupyter_ext/submit/local.py": OWN,
+    "jupyter_ext/values/awaited.py": OWN,
     "daylight/search.py": OURS,
 }
 
