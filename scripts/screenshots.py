@@ -133,14 +133,16 @@ def searched(world: World, browser: Browser, folder: Path) -> None:
     jupyter = Jupyter(world, folder / "searched")
     jupyter.start()
     try:
-        lab = opened(browser, jupyter, None, 1360, 1240)
+        lab = opened(browser, jupyter, None, 1360, 1700)
         view = lab.tab(number)
         expect(view.root.get_by_role("table", name="Trials").locator("tbody tr")).to_have_count(48)
         time.sleep(2)
         take(view.root, "search")
         lab.command("daylight:table")
-        table = lab.page.get_by_role("table", name="Experiments")
+        lab.page.set_viewport_size({"width": 1440, "height": 400})
+        table = lab.page.get_by_role("article", name="Experiments")
         expect(table.locator("tbody tr").first).to_be_visible()
+        time.sleep(1)
         take(table, "experiments")
     finally:
         jupyter.close()

@@ -85,7 +85,7 @@ describe('columns', () => {
 
   test('are as wide as their texts, within limits, and never become narrower', () => {
     const shown = [column('number'), column('name')];
-    expect(widthsOf([row(1, { name: 'x'.repeat(90) })], shown, [])).toEqual([2, 34]);
+    expect(widthsOf([row(1, { name: 'x'.repeat(90) })], shown, [])).toEqual([4, 34]);
     expect(widthsOf([], shown, [9, 12])).toEqual([9, 12]);
   });
 });

@@ -8,6 +8,7 @@ import type { Column } from '../view/sortedtable';
 
 const MANY = 6; // hyperparameters that are shown unless the user chooses others
 const SAMPLE = 100; // rows from whose texts the width of a column follows
+const LEAST = 4; // of a column: its head has an arrow, too
 const WIDEST = 34; // characters
 const STARTED = 'started';
 
@@ -160,7 +161,7 @@ export function widthsOf(
 ): number[] {
   const step = Math.max(1, Math.ceil(rows.length / SAMPLE));
   return columns.map(({ head, numeric: digits, cell }, place) => {
-    let widest = Math.max(head.length + 1, before[place] ?? 0);
+    let widest = Math.max(head.length + 1, LEAST, before[place] ?? 0);
     for (let index = 0; index < rows.length; index += step) {
       const row = rows[index];
       const length = row ? cell(row).length : 0;
