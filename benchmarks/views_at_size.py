@@ -301,7 +301,6 @@ def drawn(world: World, full: Full, options: argparse.Namespace) -> None:
             page = lab.page
             print(frames(browser, page, "an empty JupyterLab", options))
             print(f"panel: list painted in {painted(page, LISTED, lambda: lab.command('daylight:show-panel')):.0f} ms")
-            tabulated(browser, lab, full.search, options)
             for nth in ("first", "again", "again"):
                 took = painted(page, PAINTED, lambda: lab.command("daylight:open", number=full.search))
                 print(f"search: painted in {took:.0f} ms ({nth})")
@@ -321,6 +320,8 @@ def drawn(world: World, full: Full, options: argparse.Namespace) -> None:
             with reporter.reporting([AttemptId(number, 1, 1) for number in full.compared]):
                 print(frames(browser, page, f"comparison of {COMPARED}", options))
             shoot(page, options, "comparison")
+            lab.command("application:close-all")
+            tabulated(browser, lab, full.search, options)  # last: what reports meanwhile would count as lost
         finally:
             browser.close()
             jupyter.close()
