@@ -183,7 +183,9 @@ def requests(full: Full, experiments: int) -> dict[str, Callable[[random.Random]
         "list: tag": lambda draw: "/experiments?limit=50&tag=paper",
         "list: two tags, failed": lambda draw: "/experiments?limit=50&tag=paper,wide&state=failed",
         "table: the first 200": lambda draw: "/experiments/table",
-        "table: 1,000": lambda draw: f"/experiments/table?limit=1000&before={draw.randint(1001, experiments)}",
+        "table: 1,000": lambda draw: (
+            f"/experiments/table?limit=1000&before={draw.randint(min(1001, experiments), experiments)}"
+        ),
         "table: what has changed": lambda draw: f"/experiments/table?after={2**40}",
         "show: one of 10,000": lambda draw: f"/experiments/{draw.randint(1, experiments)}",
         "show: the search": lambda draw: search,
