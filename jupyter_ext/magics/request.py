@@ -19,7 +19,7 @@ from kernel_backend.text.terminal import tell
 
 @dataclass(frozen=True)
 class Request:
-    """What a line asks for. Either `cell` or `source` is given."""
+    """Submission that a magic's line asks for; either `cell` or `source` is given."""
 
     line: str
     options: argparse.Namespace
@@ -44,33 +44,30 @@ class Request:
 
 def submit_parser() -> OptionParser:
     """Return the parser of the line of `%%dlsubmit`."""
-    parser = OptionParser(
+    return _parser(
         prog="%%dlsubmit",
-        add_help=False,
         usage="%%%%dlsubmit [options] [name=value ...]\n       %%dlsubmit [options] FILE.py [name=value ...]\n"
         "       %%dlsubmit [options] [name=value ...] -- COMMAND",
         description="Submit this cell, with what it needs of the others, or a file as an experiment.",
         epilog="name=value sets a hyperparameter: an argument of the cell's functions, such as lr=1e-2.",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    add_options(parser, "notebook")
-    parser.add_argument("--help", "-h", action="store_true", help="show this")
-    parser.set_defaults(words=[])
-    return parser
 
 
 def run_parser() -> OptionParser:
     """Return the parser of the line of `%%dlrun`."""
-    parser = OptionParser(
+    parser = _parser(
         prog="%%dlrun",
-        add_help=False,
         usage="%%%%dlrun [options]",
         description="Run this cell once as it is, in a job of one process, with what it needs of the others.",
         epilog="job.result() returns the value of its last expression, job.result('x') a variable of --back x.",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    add_options(parser, "notebook")
     parser.add_argument("--back", metavar="NAMES", default="", help="variables to bring back, such as model,scores")
+    return parser
+
+
+def _parser(**texts: str) -> OptionParser:
+    parser = OptionParser(add_help=False, formatter_class=argparse.RawDescriptionHelpFormatter, **texts)
+    add_options(parser, "notebook")
     parser.add_argument("--help", "-h", action="store_true", help="show this")
     parser.set_defaults(words=[])
     return parser

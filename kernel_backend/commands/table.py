@@ -53,7 +53,7 @@ VERBS: Mapping[str, Verb] = {
         disk.DU,
     )
 }
-# All verbs, also those of the terminal alone, by what a person wants to do.
+# All verbs, also those that only the terminal has, by what the user wants to do.
 GROUPS: Mapping[str, tuple[str, ...]] = {
     "Run": ("submit", "rerun", "continue", "verify"),
     "Watch": ("list", "show", "logs", "metrics", "profile", "top", "utilisation", "queue", "nodes", "open"),
