@@ -227,19 +227,19 @@ class AwaitedValues:
         Without that code the state itself is bound, unless the notebook has a Trainer of that name.
         """
         makes = next((each.makes for each in self._by_name.values() if each.job.number == job.number), "")
-        for name, trained in trainers.items():
+        for place, (name, trained) in enumerate(trainers.items()):
             try:
-                if makes:
+                if makes and place == 0:  # two names of one Trainer are of one here, too
                     exec(compile(makes, f"<Trainer of #{job.number}>", "exec"), self._held)
                 if name in self._held:
                     trained.put_into(self._held[name])
                 else:
                     self._held[name] = trained
             except Exception as error:  # of the user's code, as a Trainer for GPUs that the notebook lacks
-                self._held.pop(name, None)
                 self._absent[name] = Absent(
                     f"{name} could not be made again here: {type(error).__name__}: {error}. "
                     f"%dl values {job.number} {name} --as NAME brings its state, and job.metrics() has its numbers",
+                    self._held.get(name, _MISSING),
                 )
 
     def _forget(self, expected: Expected) -> None:

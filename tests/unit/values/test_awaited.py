@@ -146,5 +146,25 @@ def test_a_trainer_that_cannot_be_made_here_fails_the_cell_that_reads_it_alone()
         awaited.bind_for("trainer.predict(x)")
 
 
+def test_two_names_of_one_trainer_are_of_one_here() -> None:
+    trained = Trained("trained", [])
+    held: dict[str, Any] = {"Trainer": Trainer}
+    awaited, job = AwaitedValues(held), Ended(3, model="trained", trainer=trained, same=trained)
+    expect(awaited, job, "model", "trainer", "same", makes="trainer = same = Trainer(model)")
+    arrived(awaited, job)
+    assert held["trainer"] is held["same"]
+
+
+def test_the_notebooks_own_trainer_stays_if_it_cannot_take_what_the_job_has_made() -> None:
+    held: dict[str, Any] = {"trainer": "of another kind"}
+    awaited, job = AwaitedValues(held), Ended(3, trainer=Trained("trained", []))
+    expect(awaited, job, "trainer")
+    arrived(awaited, job)
+    with pytest.raises(NotRun, match="trainer could not be made again here: AttributeError"):
+        awaited.bind_for("trainer")
+    awaited.bind_for("trainer")
+    assert held["trainer"] == "of another kind"
+
+
 def test_nothing_of_a_cell_is_read_while_no_job_is_awaited() -> None:
     AwaitedValues({}).bind_for("this is no cell of Python at all(")
