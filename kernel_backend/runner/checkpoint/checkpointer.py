@@ -21,6 +21,7 @@ from kernel_backend.model.reports import Committed, Note
 from kernel_backend.model.trial import checkpoint_order
 from kernel_backend.model.values import listed
 from kernel_backend.retry import RetryPolicy
+from kernel_backend.runner.checkpoint.call_signatures import CallSignatures
 from kernel_backend.runner.checkpoint.contents import Contents, PerRankState, Read
 from kernel_backend.runner.checkpoint.frozen import Unchanging
 from kernel_backend.runner.checkpoint.saving import Background, Copying, Cost, HostCopy, Stopwatch
@@ -86,6 +87,7 @@ class Checkpointer:
         self._job, self._ranks, self._spool, self._home = job, ranks, spool, home
         self._contents, self._numerics = contents, dict(numerics)
         self._copy, self._eager = copy, eager
+        self._signatures = CallSignatures()
         self._writer = Background("checkpoint")
         self._unchanging = Unchanging()
         self._pending: PendingCheckpoint | None = None
@@ -198,6 +200,10 @@ class Checkpointer:
         """
         chosen = self._choose_retried() if self._ranks.rank == 0 else None
         manifest: Manifest | None = self._ranks.broadcast_object(chosen)
+        if manifest is not None and manifest.step:
+            self._signatures.restore(manifest.state["training"].get("signatures", {}))
+        elif self._ranks.rank == 0:
+            self._signatures.watch()
         if manifest is not None and manifest.step == 0:
             missing = self._contents.load_weights(manifest, Read(self._home, manifest))
             text = "begins with the weights of another trial"
@@ -276,7 +282,8 @@ class Checkpointer:
 
     def _facts(self, position: Position) -> dict[str, Any]:
         config = self._job.config
-        return {**position.facts, "length": [config.epochs, config.steps]}
+        signatures = self._signatures.state(self._contents.modules_by_name())
+        return {**position.facts, "length": [config.epochs, config.steps], "signatures": signatures}
 
     def _write(self, pending: PendingCheckpoint) -> None:
         """Write and commit a checkpoint and delete superseded ones; it runs in the background thread.

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from kernel_backend.checkpoints.base import Checkpoints, Manifest, whose
 from kernel_backend.checkpoints.writer import flatten, must_hold, tensors_of, unflatten
@@ -74,6 +74,9 @@ class Contents(Protocol):
     def gather(self) -> PerRankState:
         """Return on rank 0 the state that differs between ranks, on other ranks an empty one; all ranks call it."""
 
+    def modules_by_name(self) -> Mapping[str, nn.Module]:
+        """Return the torch modules in the state, by name."""
+
     def check(self) -> None:
         """Raise DaylightError if the state has a value that a checkpoint cannot hold; the error names the first."""
 
@@ -118,6 +121,10 @@ class TrainingContents:
         """Return on rank 0 the state that differs between ranks, on other ranks an empty one; all ranks call it."""
         random = self._ranks.all_gather_object(self._streams.state_dict()) if self._streams else ()
         return PerRankState(self._logical.gather(self._ranks), random)
+
+    def modules_by_name(self) -> Mapping[str, nn.Module]:
+        """Return the torch modules in the state, by name."""
+        return {name: part.module for name, part in self._parts.items() if isinstance(part, Model)}
 
     def check(self) -> None:
         """Raise DaylightError if the state has a value that a checkpoint cannot hold; the error names the first."""

@@ -31,6 +31,14 @@ class TakesOver(Protocol):
         """Restore the state, but keep the options of this trial, such as the learning rate."""
 
 
+@runtime_checkable
+class HoldsModules(Protocol):
+    """Checkpoint part that holds several modules of a program."""
+
+    def found(self) -> Mapping[str, nn.Module]:
+        """Return the modules by the names of the program's variables."""
+
+
 class Model:
     """Checkpoint part for a model's parameters and buffers."""
 

@@ -6,7 +6,7 @@ The loop registers values one by one; each value is restored when it is register
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from torch import Tensor, nn
@@ -17,7 +17,8 @@ from kernel_backend.errors import InvalidDefinition
 from kernel_backend.runner.checkpoint.contents import PerRankState, Read
 from kernel_backend.runner.checkpoint.frozen import HoldsFrozen, split_frozen
 from kernel_backend.runner.checkpoint.saving import Parts
-from kernel_backend.runner.checkpoint.stateful import Stateful, TakesOver
+from kernel_backend.runner.checkpoint.skeleton import skeleton
+from kernel_backend.runner.checkpoint.stateful import HoldsModules, Stateful, TakesOver
 from kernel_backend.runner.determinism.random_states import RandomStates
 from kernel_backend.runner.determinism.retained_state import RetainedState
 from kernel_backend.runner.gradients.waiting import restore_gradients, waiting_gradients
@@ -26,6 +27,7 @@ from kernel_backend.runner.ranks.backends import Ranks
 
 _GRADIENTS = ".gradients"  # suffix of the part with a module's accumulated gradients
 _KEPT = "kept"  # key of what the user's code keeps, beside a rank's random states
+STRUCTURES = "structures"  # part with the pickled structures of the modules, for an export
 _POSITION = "training"  # key of the loop's position in a manifest's state
 
 
@@ -48,8 +50,9 @@ class RegisteredContents:
     When a value is registered, it is restored from the checkpoint to resume from.
     """
 
-    def __init__(self, ranks: Ranks, seed: int) -> None:
-        self._ranks, self._seed = ranks, seed
+    def __init__(self, ranks: Ranks, seed: int, structures: bool = False) -> None:
+        """Set up empty contents. With `structures`, checkpoints also say how the modules are put together."""
+        self._ranks, self._seed, self._structures = ranks, seed, structures
         self._parts: dict[str, Stateful] = {}
         self.modules: dict[str, nn.Module] = {}
         self._random = RandomStates()
@@ -63,7 +66,7 @@ class RegisteredContents:
         False if there is no checkpoint with this name, or if only weights were taken from another trial. Raises
         InvalidDefinition if the name is in use.
         """
-        if name in self._parts or name == _POSITION or name.endswith((FROZEN, _GRADIENTS)):
+        if name in self._parts or name in (_POSITION, STRUCTURES) or name.endswith((FROZEN, _GRADIENTS)):
             raise InvalidDefinition(f"{name} is registered already: give this one another name")
         _, tensors = flatten(part.state_dict())
         for each, tensor in tensors.items():
@@ -126,6 +129,11 @@ class RegisteredContents:
         # The buffers of rank 0 are in the modules' own parts.
         return PerRankState({rank: each for rank, each in buffers.items() if rank}, random)
 
+    def modules_by_name(self) -> Mapping[str, nn.Module]:
+        """Return the torch modules in the state, by name; those of a program by the names of its variables."""
+        held = [part.found() for part in self._parts.values() if isinstance(part, HoldsModules)]
+        return {name: module for found in [self.modules, *held] for name, module in found.items()}
+
     def check(self) -> None:
         """Do nothing, as each part was checked when it was registered."""
 
@@ -140,6 +148,9 @@ class RegisteredContents:
             state[name], parts[name] = flatten(part.state_dict())
             if isinstance(part, HoldsFrozen):
                 parts |= split_frozen(name, parts[name], part.frozen())
+        if self._structures:
+            found = {name: skeleton(module) for name, module in self.modules.items()}
+            state[STRUCTURES], parts[STRUCTURES] = flatten(found)
         for name, module in self.modules.items():
             parts[name + _GRADIENTS] = waiting_gradients(module)
         for rank, random in enumerate(per_rank.random):

@@ -119,7 +119,7 @@ class ExternalTraining:
         self.counts = True  # False: an earlier cell trains, whose validations do not decide anything
         self.metrics: dict[str, float] = {}  # metrics of the validation at this step
         self.first_epoch = FirstEpoch(job, ranks, spool, rank.code_id, validates=False)
-        self.contents = RegisteredContents(ranks, rank.config.seed)
+        self.contents = RegisteredContents(ranks, rank.config.seed, structures=form == "loop")
         self.called: Mapping[str, Any] = {}  # objects whose code runs in steps; a form sets them before it begins
         self.registered: list[Any] = []  # what checkpoints hold
         storage = open_storage(job.checkpoints, job.uid)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from kernel_backend.checkpoints.base import Manifest
 from kernel_backend.checkpoints.writer import flatten, tensors_of, unflatten
@@ -152,6 +152,10 @@ class CheckpointFiles:
     def gather(self) -> PerRankState:
         """Return an empty state, as no rank has a state of its own: rank 0 alone saves the files."""
         return NOBODYS
+
+    def modules_by_name(self) -> Mapping[str, nn.Module]:
+        """Return no module, as the program's are in a process of its own."""
+        return {}
 
     def check(self) -> None:
         """Do nothing: a checkpoint of files is never incompatible with the program."""

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-_MAIN = "__main__"
+from kernel_backend.snapshots.object_graph import JOB
 
 
 def skeleton(module: nn.Module) -> Tensor | None:
@@ -48,7 +48,7 @@ class _Writer(pickle.Pickler):
 
         For a tensor, it is its number, shape and type; for a class or function of the program, its qualified name.
         """
-        if isinstance(obj, type | FunctionType) and obj.__module__ == _MAIN:
+        if isinstance(obj, type | FunctionType) and obj.__module__ in JOB:
             return obj.__qualname__
         if not isinstance(obj, Tensor):
             return None
