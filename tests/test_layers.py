@@ -60,9 +60,11 @@ PARTS: dict[str, set[str]] = {
     "unix_users": MODEL | SEAMS | TOOLS | {"devices", "workspaces", "agent"},
     "spawn_helper": set(),  # root runs it: nothing but the standard library
     # The verbs of the command line and of `%dl`: both are made from one table.
-    "commands": MODEL | TOOLS | {"text", "client", "differences", "snapshots", "data", "home"},
+    "commands": MODEL | TOOLS | {"text", "client", "differences", "snapshots", "data", "home", "trained"},
     "cluster_setup": MODEL | TOOLS | {"network"},
     "client": MODEL | {"home", "discovery", "reconnect", "peers"},
+    "export": MODEL | {"client", "checkpoints", "snapshots", "trained", "text"},
+    "trained": MODEL | {"client", "snapshots", "text"},  # what an experiment has trained, in the user's process
     "service": MODEL | DECISIONS | SEAMS | TOOLS | {"home", "devices", "workspaces", "confined"},
     "api": MODEL | SEAMS | {"text", "service", "home", "peers", "fairness"},
     "launcher_server": MODEL | TOOLS | {"api", "service", "home", "network"},
@@ -73,7 +75,7 @@ PARTS: dict[str, set[str]] = {
     "jupyter_ext": MODEL
     | TOOLS
     | {"text", "differences", "search", "snapshots", "data", "client", "home", "discovery", "reconnect", "peers"}
-    | {"commands"},
+    | {"commands", "trained"},
     "daylight": MODEL | {"jupyter_ext", "client", "snapshots", "artifacts", "checkpoints", "scheduler"},
     "cli": MODEL
     | {"text", "client", "commands", "home", "discovery", "environments", "app", "reconnect", "backup"}
@@ -84,7 +86,8 @@ LATER = {
     "jupyter_ext": {"artifacts", "checkpoints", "runner", "search"},  # job.load(), --local, job.to_optuna()
     # `search` imports numpy, and a package's record of a method shall not; `runner` trains `train(run)` in a kernel.
     "daylight": {"search", "runner"},
-    "commands": {"checkpoints"},  # a download reads a manifest
+    "commands": {"checkpoints", "export"},  # a download reads a manifest; torch is imported for an export alone
+    "trained": {"artifacts", "checkpoints", "runner"},  # a model is made as in a rank
     "cli": {"store"},  # db copy
 }
 KNOW_EVERYONE = {"app", "__main__"}
@@ -221,7 +224,7 @@ def test_no_parts_import_each_other_in_a_circle() -> None:
 
 def test_torch_and_databases_are_imported_only_where_they_are_at_home() -> None:
     torch = {module for module in FILES if tops(module, everywhere=False) & {"torch", "horovod"}}
-    assert {module for module in torch if part(module) != "runner"} == TORCH
+    assert {module for module in torch if part(module) not in ("runner", "export")} == TORCH
     databases = {module for module in FILES if tops(module, everywhere=False) & {"sqlalchemy", "alembic"}}
     assert not {module for module in databases if not module.startswith(tuple(SQL))}
 

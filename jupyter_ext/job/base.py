@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Self
 from jupyter_ext.job.outcome import raise_if_failed
 from kernel_backend.client import Client
 from kernel_backend.commands.follow import follow
-from kernel_backend.errors import Forbidden
 from kernel_backend.model.record import Value
 from kernel_backend.model.views.overview import Overview
+from kernel_backend.trained.own_code import check_owner
 
 if TYPE_CHECKING:
     from jupyter_ext.job.values import JobValues
@@ -67,12 +67,7 @@ class JobBase:
         return self
 
     def _check_owner(self) -> None:
-        owner = self.overview.experiment.owner
-        if owner != self._client.me().person.name:
-            raise Forbidden(
-                f"experiment #{self.number} is {owner}'s: its code would run in this process, as you. Read it with "
-                f"%dl source {self.number}; if you trust {owner}, write job.load(trust=True)"
-            )
+        check_owner(self._client, self.overview, "job.load(trust=True)")
 
     def _meant(self, trial: int | None) -> int:
         return trial or self._client.front(self.number)

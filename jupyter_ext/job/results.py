@@ -14,6 +14,7 @@ from kernel_backend.commands.times import record_trace, traces_of
 from kernel_backend.errors import InvalidRequest, NotFound
 from kernel_backend.model.artifacts import Artifact
 from kernel_backend.model.checkpoints import CheckpointSelector, candidates
+from kernel_backend.model.ids import Reference
 from kernel_backend.model.launch.trace import RankTrace, TraceRequest
 from kernel_backend.model.launch.utilisation import Utilisation
 from kernel_backend.model.record import Value, checked
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     import pandas
 
     from jupyter_ext.job.values import JobValues
-    from jupyter_ext.job.weights import Models, Weights
+    from kernel_backend.trained.load import Models, Weights
 
 
 class JobResults(JobBase):
@@ -94,6 +95,65 @@ class JobResults(JobBase):
             CSV with a header row, for `pandas.read_csv` or a spreadsheet.
         """
         return self._client.export(self.number, trial)
+
+    def export_model(
+        self,
+        folder: str | PathLike[str],
+        step: int | None = None,
+        best: bool | None = None,
+        module: str = "auto",
+        formats: Sequence[str] = (),
+        trial: int | None = None,
+        force: bool = False,
+        trust: bool = False,
+    ) -> Path:
+        """Write the trained model as a folder that needs no Daylight, and prove it in a fresh process.
+
+        Parameters
+        ----------
+        folder : str or PathLike
+            The new folder, which appears whole or not at all.
+        step : int, optional
+            Step of the checkpoint.
+        best : bool, optional
+            True for the best checkpoint by the experiment's metric, False for the newest; by default the best if one
+            was validated.
+        module : str, default "auto"
+            Variable of a program that trains several modules.
+        formats : sequence of str
+            Programs for other runtimes beside it: ``"pt2"`` of `torch.export`, ``"onnx"``.
+        trial : int, optional
+            Number of the trial; for a search, by default the best one so far.
+        force : bool, default False
+            Replace an earlier export there.
+        trust : bool, default False
+            Allow another user's code to run in this process.
+
+        Returns
+        -------
+        Path
+            The folder; its README.md says what is in it, and how to load it.
+
+        Raises
+        ------
+        InvalidRequest
+            The folder exists, or the model cannot be written so that a fresh process computes the same.
+        """
+        from kernel_backend.commands.exports.model import export_trained
+
+        found = export_trained(
+            self._client,
+            Reference(self.number, trial),
+            Path(folder),
+            CheckpointSelector(latest=best is False and step is None, best=bool(best), step=step),
+            module=module,
+            formats=formats,
+            force=force,
+            trust="" if trust else "trust=True",
+        )
+        for line in [f"{found.folder}: {found.proof}", *found.notes]:
+            tell(line)
+        return found.folder
 
     def to_tensorboard(self, folder: str | PathLike[str], trial: int | None = None) -> Path:
         """Write event files of TensorBoard: a run for each trial with its metrics, hyperparameters and PNG artifacts.
@@ -386,7 +446,7 @@ class JobResults(JobBase):
             The code is another user's and `trust` is False.
         """
         from jupyter_ext.job.unfinished import until_trained
-        from jupyter_ext.job.weights import load
+        from kernel_backend.trained.load import load
 
         if isinstance(step, str):
             weights, step = step, None
@@ -401,7 +461,7 @@ class JobResults(JobBase):
         while True:
             choices = candidates(self._committed(trial), metric, which)
             try:
-                return load(self._client, self.number, choices, weights)
+                return load(self._client, self.number, choices, weights).models
             except NotFound:
                 # A training deletes old checkpoints, also while they are read: choose again.
                 if step is not None or choices[0].id in {each.id for each in self._committed(trial)}:

@@ -16,7 +16,6 @@ from typing import IO, Any
 
 import xxhash
 
-from jupyter_ext.job.own_classes import equivalent, submitted_code
 from kernel_backend.client import Client
 from kernel_backend.commands.artifacts import index_of, no_values, why_missing
 from kernel_backend.definition.parse import parse
@@ -26,6 +25,7 @@ from kernel_backend.model.sizes import size
 from kernel_backend.model.syntax import module_tree
 from kernel_backend.snapshots.object_graph import JOB, unpickled
 from kernel_backend.text.terminal import tell
+from kernel_backend.trained.own_classes import equivalent, submitted_code
 
 _LINES = 12  # of a difference between two definitions of a class
 _IN_MEMORY = 2**28  # bytes; more are put into a temporary file

@@ -127,7 +127,8 @@ def _why(info: CheckpointInfo) -> str:
     return f"it stays ({', '.join(info.kept)})" if info.kept else "the retention rules do not keep it"
 
 
-def _step(text: str) -> int:
+def step(text: str) -> int:
+    """Return the step that an argument names; raises InvalidRequest for anything but a whole number."""
     if not (text.isascii() and text.isdigit()):
         raise InvalidRequest(f"--step {text}: must be a whole number from 0 up")
     return int(text)
@@ -190,7 +191,7 @@ VERBS = (
             NUMBER,
             argument("--latest", action="store_true", help="the newest"),
             argument("--best", action="store_true", help="the best by the experiment's metric"),
-            argument("--step", metavar="S", type=_step, help="the one of this step", complete="step"),
+            argument("--step", metavar="S", type=step, help="the one of this step", complete="step"),
             argument("--to", metavar="DIR", help="folder to download into [checkpoint-12.1-500-2]", complete="folder"),
             argument("--force", action="store_true", help="replace an earlier download there"),
             argument("--yes", action="store_true", help="delete without asking", host="terminal"),

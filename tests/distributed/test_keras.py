@@ -174,7 +174,7 @@ np.savez(sys.argv[2], *net.get_weights())
 
 # And the trained model as a notebook loads it.
 from pathlib import Path
-from jupyter_ext.job.keras_weights import set_weights
+from kernel_backend.trained.keras_weights import set_weights
 from kernel_backend.checkpoints.directory import Directory
 from kernel_backend.checkpoints.writer import load_model
 home = Directory(Path(sys.argv[3]))

@@ -12,7 +12,7 @@ import pytest
 from gang import STAND, Trial, as_json
 from test_keras import CELL as ON_TORCH
 
-from tests.support.tensorflow import environment
+from tests.support.locked import environment
 from tests.support.world import World
 
 pytestmark = pytest.mark.distributed
@@ -102,7 +102,7 @@ np.savez(sys.argv[2], *net.get_weights())
 
 # And the trained model as a notebook loads it.
 from pathlib import Path
-from jupyter_ext.job.keras_weights import set_weights
+from kernel_backend.trained.keras_weights import set_weights
 from kernel_backend.checkpoints.directory import Directory
 from kernel_backend.checkpoints.writer import load_model
 home = Directory(Path(sys.argv[3]))

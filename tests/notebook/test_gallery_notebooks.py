@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.notebook.cells import printed, shown
-from tests.support.tensorflow import kernel_of_tensorflow
+from tests.support.locked import kernel_of_tensorflow
 
 CELL_S = 200
 FEWER = {"text": [("--epochs 4", "--epochs 2")]}

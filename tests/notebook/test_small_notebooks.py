@@ -13,7 +13,7 @@ import pytest
 
 from tests.notebook.cells import shown
 from tests.notebook.conftest import BINDER
-from tests.support.tensorflow import kernel_of_tensorflow
+from tests.support.locked import kernel_of_tensorflow
 from tests.support.world import World
 
 pytestmark = [pytest.mark.notebook, pytest.mark.distributed]

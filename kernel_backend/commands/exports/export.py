@@ -1,4 +1,4 @@
-"""Define the verb export: reports, trials or the list of experiments as CSV, or event files of TensorBoard."""
+"""Define the verb export: a trained model as a folder, reports, trials or experiments as CSV, or event files."""
 
 from __future__ import annotations
 
@@ -6,10 +6,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from kernel_backend.commands.answer import Answer, File, Text
+from kernel_backend.commands.checkpoints import step
+from kernel_backend.commands.exports.model import export_trained
 from kernel_backend.commands.exports.tensorboard import write_tensorboard
 from kernel_backend.commands.verb import JSON, NUMBER, Call, Verb, argument
 from kernel_backend.durable import replacing
 from kernel_backend.errors import InvalidRequest
+from kernel_backend.model.checkpoints import CheckpointSelector
+from kernel_backend.model.sizes import size
 from kernel_backend.text import counted
 from kernel_backend.text.csv_export import experiments_csv
 
@@ -18,6 +22,8 @@ MOST = 1000  # experiments in a list
 
 def _export(call: Call) -> Answer:
     client, reference, out = call.client, call.arguments.reference, call.arguments.out
+    if call.arguments.model is not None:
+        return _model(call)
     if call.arguments.tensorboard is not None:
         return _tensorboard(call)
     if reference is None:
@@ -48,9 +54,30 @@ def _tensorboard(call: Call) -> Answer:
     return Answer(body, [Text([line, hint])])
 
 
+def _model(call: Call) -> Answer:
+    options, reference = call.arguments, call.arguments.reference
+    if reference is None:
+        raise InvalidRequest(f"--model takes an experiment or a trial: {call.command} 12 --model digits")
+    if options.out is not None or options.tensorboard is not None:
+        raise InvalidRequest("--model names the folder of a model: give it without --out and --tensorboard")
+    found = export_trained(
+        call.client,
+        reference,
+        Path(options.model),
+        CheckpointSelector(options.latest, options.best, options.step),
+        module=options.module,
+        formats=[each for each in options.format.split(",") if each],
+        force=options.force,
+        trust="" if options.trust else "--trust",
+    )
+    lines = [f"{found.folder}: {size(found.bytes)}", f"proven in a process without Daylight: {found.proof}"]
+    body = {"folder": str(found.folder), "bytes": found.bytes, "proof": found.proof, "notes": list(found.notes)}
+    return Answer(body, [Text([*lines, f"to load it: see {found.folder}/README.md"])], notes=list(found.notes))
+
+
 EXPORT = Verb(
     "export",
-    "print reports, the trials of a search, or the list of experiments as CSV, or write them for TensorBoard",
+    "write a trained model as a folder, or reports, trials and the list of experiments as CSV or for TensorBoard",
     _export,
     (
         replace(
@@ -62,10 +89,30 @@ EXPORT = Verb(
         argument(
             "--tensorboard", metavar="DIR", help="write event files of TensorBoard to this folder", complete="file"
         ),
+        argument(
+            "--model",
+            metavar="DIR",
+            help="write the trained model to this folder, which needs no Daylight, and prove it there",
+            complete="file",
+        ),
+        argument("--format", metavar="F,G", default="", help="programs beside it: pt2 (torch.export), onnx"),
+        argument("--best", action="store_true", help="the model of the best checkpoint [if it was validated]"),
+        argument("--latest", action="store_true", help="of the newest [if nothing was validated]"),
+        argument("--step", metavar="S", type=step, help="of this step", complete="step"),
+        argument(
+            "--module", metavar="NAME", default="auto", help="which module of a program with several [the only one]"
+        ),
+        argument("--force", action="store_true", help="replace an earlier export there"),
+        argument("--trust", action="store_true", help="run another user's code to make their model"),
         JSON,
     ),
-    ("export 12", "export 12.7 -o metrics.csv", "export > experiments.csv", "export 12 --tensorboard runs"),
+    (
+        "export 12 --model digits",
+        "export 12 -o metrics.csv",
+        "export > experiments.csv",
+        "export 12 --tensorboard runs",
+    ),
     takes="an experiment, a trial, or nothing",
     client=("export",),
-    job=("export", "to_tensorboard"),
+    job=("export", "export_model", "to_tensorboard"),
 )

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from jupyter_ext.job.own_classes import equivalent, with_own_classes
+from kernel_backend.trained.own_classes import equivalent, with_own_classes
 
 NET = """
 from torch import nn

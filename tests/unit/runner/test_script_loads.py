@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import torch
 
-from jupyter_ext.job.script_modules import chosen, made, nested
 from kernel_backend.errors import InvalidRequest
+from kernel_backend.trained.script_modules import chosen, made, nested
 from tests.support.script_runs import run
 
 HEAD = """
@@ -87,7 +87,7 @@ CONTAINERS = {
 def test_containers_of_modules_are_loaded_as_the_program_had_them(tmp_path, text, name, expected):
     trained = Trained(tmp_path, f"other = Net()\n{text}\n")
     assert names(trained.load(name)) == expected
-    with pytest.raises(InvalidRequest, match=r'several models: write job\.load\("other"\), '):
+    with pytest.raises(InvalidRequest, match=r'several models: other, .* job\.load\("other"\)'):
         trained.load()
 
 
@@ -109,7 +109,7 @@ def test_a_part_of_a_module_is_no_second_candidate(tmp_path):
 
 def test_of_several_models_none_is_chosen(tmp_path):
     trained = Trained(tmp_path, "teacher, model = Net(), Net()\nfit(teacher)\nfit(model)\n")
-    with pytest.raises(InvalidRequest, match=r'write job\.load\("teacher"\), job\.load\("model"\)'):
+    with pytest.raises(InvalidRequest, match=r'models: teacher, model; name one, as job\.load\("teacher"\)'):
         trained.load()
 
 
@@ -131,7 +131,7 @@ def test_tensors_and_copies_of_states_are_loaded(tmp_path):
     assert trained.load("w").shape == (4, 1)
     assert not torch.equal(trained.load("w"), torch.ones(4, 1))
     assert trained.load("bs")[0].shape == (1,)
-    with pytest.raises(InvalidRequest, match=r'job\.load\("w"\), job\.load\("bs"\)'):
+    with pytest.raises(InvalidRequest, match=r'models: w, bs; name one, as job\.load\("w"\) or --module w'):
         trained.load()
 
 

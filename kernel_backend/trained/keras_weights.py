@@ -7,8 +7,8 @@ import sys
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from jupyter_ext.job.own_classes import equivalent
 from kernel_backend.errors import InvalidRequest
+from kernel_backend.trained.own_classes import equivalent
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from jupyter_ext.job.own_classes import with_own_classes
 from kernel_backend.definition.script.parts import KIND, SKELETON, STATE, TIMES, VALUE
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.values import nearest
 from kernel_backend.text.terminal import tell
+from kernel_backend.trained.own_classes import with_own_classes
 
 if TYPE_CHECKING:
     import torch
@@ -70,8 +70,9 @@ def _several(candidates: list[str]) -> str:
             "the program has trained no module or tensor that a variable of it held at its end: write what it made "
             "into a file, or save it with run.artifact()"
         )
-    lines = ", ".join(f'job.load("{each}")' for each in candidates)
-    return f"the program has trained several models: write {lines}"
+    first = candidates[0]
+    names = ", ".join(candidates)
+    return f'the program has trained several models: {names}; name one, as job.load("{first}") or --module {first}'
 
 
 def nested(name: str, found: Mapping[str, Any]) -> Any:
@@ -98,7 +99,7 @@ def made(name: str, state: dict[str, Any], definitions: ModuleType) -> torch.nn.
 
     If the module cannot be created from `definitions`, the reason is printed, and its state_dict returned.
     """
-    from kernel_backend.runner.forms.script.state.skeleton import module_of
+    from kernel_backend.runner.checkpoint.skeleton import module_of
 
     if state.get(KIND) == VALUE:
         tensor: torch.Tensor = state[STATE][VALUE]

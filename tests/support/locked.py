@@ -1,4 +1,4 @@
-"""Provide an environment with TensorFlow, which takes 1.4 GB and needs other packages than the tests."""
+"""Provide environments with packages that take much room, or that need others than the tests."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-LOCK = ROOT / "requirements" / "tensorflow.txt"
 
 
-def environment() -> Path:
-    """Return a Python with TensorFlow and all packages of this one; it is installed once and cached.
+def environment(name: str = "tensorflow") -> Path:
+    """Return a Python with the packages of `requirements/NAME.txt` and all of this one; it is made once and cached.
 
     If no package index can be reached, fail in CI, and skip the test elsewhere.
     """
-    key = hashlib.sha256(LOCK.read_bytes() + sys.version.encode() + sys.prefix.encode()).hexdigest()[:12]
-    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "daylight" / f"tensorflow-{key}"
+    lock = ROOT / "requirements" / f"{name}.txt"
+    key = hashlib.sha256(lock.read_bytes() + sys.version.encode() + sys.prefix.encode()).hexdigest()[:12]
+    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "daylight" / f"{name}-{key}"
     cache.mkdir(parents=True, exist_ok=True)
-    with (cache / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with (cache / "lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
         if not (cache / "done").exists():
-            _make(cache / "venv")
+            _make(cache / "venv", lock)
             (cache / "done").touch()
     return cache / "venv" / "bin" / "python"
 
@@ -42,11 +42,11 @@ def kernel_of_tensorflow(folder: Path) -> str:
     return described.parent.name
 
 
-def _make(folder: Path) -> None:
+def _make(folder: Path, lock: Path) -> None:
     python = folder / "bin" / "python"
     for command in (
         ["venv", "--clear", "--python", sys.executable, str(folder)],
-        ["pip", "install", "--python", str(python), "--require-hashes", "-r", str(LOCK)],
+        ["pip", "install", "--python", str(python), "--require-hashes", "-r", str(lock)],
     ):
         done = subprocess.run(
             [sys.executable, str(ROOT / "scripts" / "uv"), "--quiet", *command],
@@ -56,9 +56,9 @@ def _make(folder: Path) -> None:
             check=False,
         )
         if done.returncode:
-            text = f"no environment with TensorFlow: {done.stderr.strip()[-400:]}"
+            text = f"no environment with {lock.name}: {done.stderr.strip()[-400:]}"
             pytest.fail(text) if os.environ.get("CI") else pytest.skip(text)
     packages = next((folder / "lib").glob("python*/site-packages"))
-    # Behind TensorFlow's own packages on the path.
+    # Behind the environment's own packages on the path.
     own = sysconfig.get_path("purelib")
     (packages / "of_the_tests.pth").write_text(f"import site; site.addsitedir({own!r})\n")

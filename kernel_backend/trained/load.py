@@ -6,22 +6,23 @@ import copy
 import io
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, cast
 
-from jupyter_ext.job.keras_weights import choose_backend, described_model, set_weights
-from jupyter_ext.job.own_classes import submitted_code, with_own_classes
-from jupyter_ext.job.script_modules import chosen, made, nested
 from kernel_backend.client import Client
-from kernel_backend.commands.download import fetch_part
 from kernel_backend.definition.contract import Function
 from kernel_backend.definition.lightning.calls import FIT, FitCall, made_again
 from kernel_backend.definition.parse import parse
-from kernel_backend.definition.script.parts import PART
+from kernel_backend.definition.script.parts import PART, SKELETON, STATE
 from kernel_backend.definition.trainer.source import MODEL
 from kernel_backend.errors import CheckpointDamaged, InvalidDefinition, InvalidRequest
 from kernel_backend.model.record import Value
 from kernel_backend.model.views.overview import CheckpointInfo
 from kernel_backend.text.terminal import tell
+from kernel_backend.trained.fetch import fetch_part
+from kernel_backend.trained.keras_weights import choose_backend, described_model, set_weights
+from kernel_backend.trained.own_classes import submitted_code, with_own_classes
+from kernel_backend.trained.script_modules import chosen, made, nested
 
 if TYPE_CHECKING:
     import torch
@@ -36,79 +37,87 @@ Weights = Literal["auto", "model", "ema"] | str  # or a part's name that a user'
 Models: TypeAlias = "torch.nn.Module | torch.Tensor | dict[str, Any] | list[Any]"
 
 _OF_MODEL = ("auto", "model", "ema")
+_STRUCTURES = "structures"  # part of the checkpoints of training loops
+_ABOUT = ("training", _STRUCTURES)
 _BESIDE = ("beside", "variables")  # what was trained beside the model: torch tensors, Keras variables
 
 
-def load(client: Client, number: int, choices: Sequence[CheckpointInfo], weights: Weights) -> Models:
+class Loaded(NamedTuple):
+    """What was loaded of a checkpoint, with what it was made from."""
+
+    models: Models
+    manifest: Manifest
+    definitions: ModuleType | None = None  # the training definition, without its training; None: no code was run
+    name: str = "model"  # the checkpoint's part, or the variable of a program
+
+
+def load(client: Client, number: int, choices: Sequence[CheckpointInfo], weights: Weights) -> Loaded:
     """Return the model that the training definition creates, in evaluation mode, with the weights of a checkpoint.
 
     The weights are those of the first intact checkpoint in `choices`; damaged ones are reported on standard error. If
     `model()` returns several models, they are returned by name. For `train(run, ...)` without a function `model`, the
     state of a registered object is returned: `model`, or the one named by `weights`; so are the tensors `beside` any
-    model. Raises CheckpointDamaged if all
-    checkpoints in `choices` are damaged.
+    model. For a program with a training loop of its own, `weights` is the variable of the wanted module, tensor, or
+    container of these, or `auto` for the only one. Raises CheckpointDamaged if all checkpoints in `choices` are
+    damaged.
     """
+    for place, info in enumerate(choices, 1):
+        try:
+            return _load(client, number, info, weights)
+        except CheckpointDamaged as damage:
+            if place == len(choices):
+                raise
+            tell(f"{damage.message}: step {choices[place].step} is taken", file=sys.stderr)
+    raise AssertionError("there is no choice")
+
+
+def with_module(client: Client, number: int, loaded: Loaded) -> Loaded:
+    """Return a module in place of its state, if a training loop has made it itself; else what was loaded.
+
+    Its structure is in the checkpoint. If it cannot be made here, the reason is printed.
+    """
+    structures = loaded.manifest.state.get(_STRUCTURES, {})
+    if not isinstance(loaded.models, dict) or loaded.name not in structures:
+        return loaded
+    found = _state(client, number, loaded.manifest, _STRUCTURES)[loaded.name]
+    state = {STATE: loaded.models} | ({} if found is None else {SKELETON: found})
+    definitions = submitted_code(client, number)
+    return loaded._replace(models=made(loaded.name, state, definitions), definitions=definitions)
+
+
+def _load(client: Client, number: int, info: CheckpointInfo, weights: Weights) -> Loaded:
     import torch
 
-    found = _of_program(client, number, choices, weights)
-    if found is not None:  # not its truth, for which a module may be asked for its length
-        return found
+    manifest = _manifest(client, number, info)
+    if PART in manifest.state:
+        name, states = chosen(_state(client, number, manifest, PART), weights)
+        module = submitted_code(client, number)
+        found = nested(name, {each: made(each, state, module) for each, state in states.items()})
+        return Loaded(found, manifest, module, name)
     source, snapshot = client.source(number)
     definition = parse(source, snapshot.roles_from, snapshot.contract)
     if definition.form in ("functions", "keras") and weights not in (*_OF_MODEL, *_BESIDE):
         raise InvalidRequest(f"weights={weights!r}: must be auto, model or ema, or {' or '.join(_BESIDE)}")
     if definition.form == "loop" and weights == "auto":
         weights = "model"  # a part that is called `ema` is one among others
-    for place, info in enumerate(choices, 1):
-        try:
-            manifest = _manifest(client, number, info)
-            state = _state(client, number, manifest, weights)
-        except CheckpointDamaged as damage:
-            if place == len(choices):
-                raise
-            tell(f"{damage.message}: step {choices[place].step} is taken", file=sys.stderr)
-        else:
-            role = {"lightning": "module", "trainer": "trainer"}.get(definition.form, "model")
-            if role not in definition.functions or weights not in _OF_MODEL:
-                return state
-            if definition.form == "keras":
-                choose_backend(definition.keras_backend)
-            if definition.calls_fit:
-                model: Models = described_model(manifest, submitted_code(client, number))
-            else:
-                model = _model(client, number, manifest.params, definition.functions[role])
-            if definition.form == "keras":
-                set_weights(model, manifest, state)
-                return model
-            module: Any = torch.nn.ModuleDict(model) if isinstance(model, dict) else model
-            module.load_state_dict(state)
-            module.eval()
-            return model
-    raise AssertionError("there is no choice")
-
-
-def _of_program(client: Client, number: int, choices: Sequence[CheckpointInfo], weights: Weights) -> Models | None:
-    """Return what a program with a training loop of its own has trained; None for other definitions.
-
-    `choices` are checkpoints in order of preference; a damaged one is skipped. `weights` is the variable of the wanted
-    module, tensor, or container of these, or `auto` for the only one.
-    """
-    for place, info in enumerate(choices, 1):
-        try:
-            manifest = _manifest(client, number, info)
-            if PART not in manifest.state:
-                return None
-            name, states = chosen(_state(client, number, manifest, PART), weights)
-        except CheckpointDamaged as damage:
-            if place == len(choices):
-                raise
-            tell(f"{damage.message}: step {choices[place].step} is taken", file=sys.stderr)
-        else:
-            definitions = submitted_code(client, number)
-            return cast(
-                "Models", nested(name, {each: made(each, state, definitions) for each, state in states.items()})
-            )
-    return None
+    state = _state(client, number, manifest, weights)
+    role = {"lightning": "module", "trainer": "trainer"}.get(definition.form, "model")
+    if role not in definition.functions or weights not in _OF_MODEL:
+        return Loaded(state, manifest, name=weights)
+    if definition.form == "keras":
+        choose_backend(definition.keras_backend)
+    module = submitted_code(client, number)
+    if definition.calls_fit:
+        model: Models = described_model(manifest, module)
+    else:
+        model = _model(number, manifest.params, definition.functions[role], module)
+    if definition.form == "keras":
+        set_weights(model, manifest, state)
+    else:
+        whole: Any = torch.nn.ModuleDict(model) if isinstance(model, dict) else model
+        whole.load_state_dict(state)
+        whole.eval()
+    return Loaded(model, manifest, module)
 
 
 def _manifest(client: Client, number: int, info: CheckpointInfo) -> Manifest:
@@ -127,7 +136,7 @@ def _state(client: Client, number: int, manifest: Manifest, weights: Weights) ->
             raise InvalidRequest(f"checkpoint {manifest.id} has no averaged weights: it was trained without --ema")
         if name in _BESIDE:
             raise InvalidRequest(f"checkpoint {manifest.id} has no part {name}: its model was trained alone")
-        known = [each for each in manifest.state if each != "training" and not each.startswith("random-")]
+        known = [each for each in manifest.state if each not in _ABOUT and not each.startswith("random-")]
         write = ", ".join(f'job.load("{each}")' for each in known)
         raise InvalidRequest(
             f"checkpoint {manifest.id} has no part {name}, which train(run) registers by run.restore() or run.finish()"
@@ -143,7 +152,7 @@ def _state(client: Client, number: int, manifest: Manifest, weights: Weights) ->
     return cast("dict[str, Any]", unflatten(manifest.state[name], tensors_of(manifest, name, read)))
 
 
-def _model(client: Client, number: int, params: dict[str, Value], function: Function) -> Models:
+def _model(number: int, params: dict[str, Value], function: Function, module: ModuleType) -> Models:
     asked = {each.name for each in function.parameters if each.kind != "hyperparameter"}
     others = sorted(asked - {"run"})
     if others:
@@ -152,7 +161,6 @@ def _model(client: Client, number: int, params: dict[str, Value], function: Func
             f"%dl source {number}, and load the weights into it"
         )
     given: dict[str, Any] = {"run": _silent()} if "run" in asked else {}
-    module = submitted_code(client, number)
     call: FitCall | None = vars(module).get(FIT)
     values = function.hyperparameters(params)
     if call is not None:

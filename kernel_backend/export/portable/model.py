@@ -1,0 +1,211 @@
+"""Load the trained model of this folder: `from model import load; model = load()`.
+
+It needs torch (or keras) and safetensors, and the packages of requirements.lock that the model's own code imports.
+Nothing is unpickled. `structure.json` says how the model is put together: of which classes, with which attributes, and
+where in `model.safetensors` its weights are.
+"""
+
+from __future__ import annotations
+
+import base64
+import enum
+import functools
+import importlib
+import importlib.util
+import json
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+FOLDER = Path(__file__).resolve().parent
+CODE = "code"  # folder of the project's modules that the model needs
+
+
+def load(folder: str | Path = FOLDER) -> Any:
+    """Return the model with its trained weights, in evaluation mode, on the CPU.
+
+    Parameters
+    ----------
+    folder : str or Path
+        Folder of the exported model; by default that of this file.
+
+    Returns
+    -------
+    torch.nn.Module or keras.Model
+        The model.
+    """
+    folder = Path(folder)
+    structure = json.loads((folder / "structure.json").read_text(encoding="utf-8"))
+    if structure["made"] == "keras":
+        return _keras(folder, structure)
+    import safetensors.torch
+
+    if structure["made"] == "pretrained":
+        model = _named(structure["class"], folder).from_pretrained(folder)
+    elif structure["made"] == "call":
+        arguments = structure["arguments"]
+        model = _named(structure["function"], folder)(**arguments)
+        if isinstance(model, dict):
+            model = importlib.import_module("torch").nn.ModuleDict(model)
+        safetensors.torch.load_model(model, folder / "model.safetensors")
+    else:
+        tensors = _tensors(folder / "model.safetensors")
+        if (folder / "structure.safetensors").exists():
+            tensors |= _tensors(folder / "structure.safetensors")
+        model = _Reader(folder, tensors).read(structure["module"])
+    return model.eval()
+
+
+def _keras(folder: Path, structure: dict[str, Any]) -> Any:
+    import os
+
+    os.environ.setdefault("KERAS_BACKEND", structure["backend"])
+    import keras
+
+    own = {name.partition(":")[2]: _named(name, folder) for name in structure["own"]}
+    with keras.saving.custom_object_scope(own):
+        return keras.saving.load_model(folder / "model.keras")
+
+
+def _tensors(path: Path) -> dict[str, Any]:
+    """Return the tensors of a file; tied ones are stored once, and the file's metadata has their other names."""
+    from safetensors import safe_open
+
+    with safe_open(path, framework="pt") as file:
+        found = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        others = file.metadata() or {}
+    return found | {other: found[name] for other, name in others.items() if name in found}
+
+
+def definition(folder: str | Path = FOLDER) -> ModuleType:
+    """Return the module `definition.py` of the folder: the classes and functions that the model needs."""
+    folder = Path(folder)
+    name = f"definition_of_{abs(hash(str(folder)))}"
+    if name not in sys.modules:
+        if (folder / CODE).is_dir() and str(folder / CODE) not in sys.path:
+            sys.path.insert(0, str(folder / CODE))
+        spec: Any = importlib.util.spec_from_file_location(name, folder / "definition.py")
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[name] = module
+        try:
+            spec.loader.exec_module(module)
+        except BaseException:
+            del sys.modules[name]
+            raise
+    return sys.modules[name]
+
+
+def _named(name: str, folder: Path) -> Any:
+    """Return a class or function by its name, `module:qualified.name`; the module `definition` is the folder's."""
+    module, _, path = name.partition(":")
+    if (folder / CODE).is_dir() and str(folder / CODE) not in sys.path:
+        sys.path.insert(0, str(folder / CODE))
+    found = definition(folder) if module == "definition" else importlib.import_module(module)
+    return functools.reduce(getattr, path.split("."), found)
+
+
+class _Reader:
+    """Reader of one structure: makes its objects in the order in which they are written."""
+
+    def __init__(self, folder: Path, tensors: dict[str, Any]) -> None:
+        self._folder, self._tensors = folder, tensors
+        self._objects: dict[int, Any] = {}
+        self._parameters: dict[str, Any] = {}
+
+    def read(self, node: Any) -> Any:
+        """Return the value that a node of the structure describes."""
+        if isinstance(node, list):
+            return [self.read(each) for each in node]
+        if not isinstance(node, dict):
+            return node
+        (kind, content), *rest = node.items()
+        return getattr(self, f"_{kind}")(content, **dict(rest))
+
+    def _float(self, content: Any) -> Any:
+        return float(content)
+
+    def _bytes(self, content: Any) -> Any:
+        return base64.b64decode(content)
+
+    def _tuple(self, content: Any) -> Any:
+        return tuple(self.read(content))
+
+    def _set(self, content: Any) -> Any:
+        return set(self.read(content))
+
+    def _frozenset(self, content: Any) -> Any:
+        return frozenset(self.read(content))
+
+    def _dict(self, content: Any) -> Any:
+        return {self.read(key): self.read(value) for key, value in content}
+
+    def _tensor(self, content: str, requires_grad: bool = False) -> Any:
+        return self._tensors[content].requires_grad_(requires_grad)
+
+    def _array(self, content: Any) -> Any:
+        return self._tensors[content].numpy()
+
+    def _parameter(self, content: str, requires_grad: bool = True) -> Any:
+        if content not in self._parameters:
+            parameter = importlib.import_module("torch").nn.Parameter
+            self._parameters[content] = parameter(self._tensors[content], requires_grad)
+        return self._parameters[content]
+
+    def _torch(self, content: Any) -> Any:
+        return getattr(importlib.import_module("torch"), content)
+
+    def _device(self, content: Any) -> Any:
+        return importlib.import_module("torch").device(content)
+
+    def _size(self, content: Any) -> Any:
+        return importlib.import_module("torch").Size(content)
+
+    def _name(self, content: Any) -> Any:
+        return _named(content, self._folder)
+
+    def _enum(self, content: str, member: str) -> Any:
+        kind: type[enum.Enum] = _named(content, self._folder)
+        return kind[member]
+
+    def _partial(self, content: Any) -> Any:
+        function, args, kwargs = (self.read(each) for each in content)
+        return functools.partial(function, *args, **kwargs)
+
+    def _method(self, content: str, of: Any) -> Any:
+        return getattr(self.read(of), content)
+
+    def _ref(self, content: Any) -> Any:
+        return self._objects[content]
+
+    def _module(self, content: str, id: int, state: dict[str, Any], **tensors: dict[str, Any]) -> Any:
+        """Return a torch module of a class, without a call of its `__init__`."""
+        torch = importlib.import_module("torch")
+        kind = _named(content, self._folder)
+        self._objects[id] = module = kind.__new__(kind)
+        whole = dict(vars(torch.nn.Module()))
+        whole |= {key: self.read(value) for key, value in state.items()}
+        for kind in ("parameters", "buffers", "modules"):
+            whole[f"_{kind}"] = {name: self.read(each) for name, each in tensors.get(kind, {}).items()}
+        module.__setstate__(whole)
+        return module
+
+    def _object(self, content: str, id: int, **parts: Any) -> Any:
+        """Return an object of a class, as `copy.copy` would make it from its parts."""
+        kind = _named(content, self._folder)
+        args = self.read(parts.get("args", []))
+        self._objects[id] = made = kind(*args) if parts.get("call") else kind.__new__(kind, *args)
+        if "state" in parts:
+            state = self.read(parts["state"])
+            if hasattr(made, "__setstate__"):
+                made.__setstate__(state)
+            else:
+                plain, slots = state if isinstance(state, tuple) else (state, None)
+                vars(made).update(plain or {})
+                for name, value in (slots or {}).items():
+                    setattr(made, name, value)
+        if "items" in parts:
+            made.extend(self.read(parts["items"]))
+        for key, value in parts.get("pairs", []):
+            made[self.read(key)] = self.read(value)
+        return made

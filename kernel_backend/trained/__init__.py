@@ -1,0 +1,1 @@
+"""Load what an experiment has trained: its model with the weights of a checkpoint."""
