@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+import re
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from kernel_backend.definition.script.bindings import changed_by
@@ -46,12 +48,16 @@ def needed_code(source: str, needed: set[str], values: Mapping[str, Any]) -> Cod
     >>> print(needed_code(text, {"net"}, {"chars": 65}).source.split('"\\n\\n')[1])
     import torch
     chars = 65
+    <BLANKLINE>
+    <BLANKLINE>
     def net(n=3): return torch.nn.Linear(n, chars)
     <BLANKLINE>
     """
     tree = ast.parse(source)
     trains = training_statements(tree)
     lines = source.splitlines()
+    counts = Counter(line for each in tree.body for line in {each.lineno, each.end_lineno})
+    shared = {line for line, count in counts.items() if count > 1}  # lines of several statements
     wanted, kept = set(needed), dict[int, str]()
     tensors: dict[str, Any] = {}
     grown = True
@@ -69,7 +75,7 @@ def needed_code(source: str, needed: set[str], values: Mapping[str, Any]) -> Cod
                         f"the model's code reads {', '.join(sorted(names))}, which the training changes (line "
                         f"{each.lineno}): give it to the model as an attribute"
                     )
-                text = "\n".join(lines[_first_line(each) - 1 : each.end_lineno])
+                text = _text(each, lines, shared)
                 wanted |= names_used(ast.Module([each], []))
             kept[number] = text
     body = "".join(f"{kept[number]}\n" for number in sorted(kept))
@@ -77,7 +83,8 @@ def needed_code(source: str, needed: set[str], values: Mapping[str, Any]) -> Cod
     for text in future:
         body = body.replace(f"{text}\n", "", 1)
     head = "".join(f"{text}\n\n" for text in future)
-    return Code(_HEAD + head + (_READS if tensors else "") + body, tensors)
+    body = re.sub(r"\n{4,}", "\n\n\n", body).strip("\n")
+    return Code(f"{_HEAD}{head}{_READS if tensors else ''}{body}\n", tensors)
 
 
 def _always(statement: ast.stmt) -> bool:
@@ -87,10 +94,14 @@ def _always(statement: ast.stmt) -> bool:
     return statement.module == "__future__" or any(each.name == "*" for each in statement.names)
 
 
-def _first_line(statement: ast.stmt) -> int:
+def _text(statement: ast.stmt, lines: Sequence[str], shared: Collection[int | None]) -> str:
+    """Return a statement as it is written, with its decorators and comments, and lines around a definition."""
+    if {statement.lineno, statement.end_lineno} & set(shared):
+        return ast.unparse(statement)
     decorators = getattr(statement, "decorator_list", [])
-    lines: list[int] = [statement.lineno, *(each.lineno for each in decorators)]
-    return min(lines)
+    first = min(statement.lineno, *(each.lineno for each in decorators)) if decorators else statement.lineno
+    text = "\n".join(lines[first - 1 : statement.end_lineno])
+    return f"\n\n{text}\n\n" if isinstance(statement, FunctionNode | ast.ClassDef) else text
 
 
 def _valued(names: set[str], values: Mapping[str, Any], tensors: dict[str, Any]) -> str | None:

@@ -1,0 +1,91 @@
+"""Export every module that the programs of the corpus and all forms train, as a folder, as pt2 and as ONNX.
+
+    python -m tests.torture.exports
+    python -m tests.torture.exports gan vae
+
+Each model is trained by a real service, exported, and proven in a fresh process without Daylight. A line says for each
+how it was proven, or why it was refused. The last lines count: nothing may be exported that computes something else.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+from kernel_backend.client import Client
+from kernel_backend.commands.exports.model import export_trained
+from kernel_backend.definition.contract import CONTRACT
+from kernel_backend.errors import DaylightError
+from kernel_backend.model.checkpoints import CheckpointSelector
+from kernel_backend.model.ids import Reference
+from tests.support.programs import PROGRAMS
+from tests.support.world import World
+from tests.torture.model import FORMS
+
+_KINDS = ((), ("pt2",), ("onnx",))
+_ANY = CheckpointSelector(latest=False, best=False, step=None)
+
+
+def trained(world: World, names: list[str]) -> dict[str, int]:
+    """Train forms and programs with these names, and return the number of each experiment that has completed."""
+    numbers = {}
+    for name in names:
+        if name in FORMS:
+            options = FORMS[name].options | {"epochs": 1, "slots": 1 + (name == "fsdp2")}
+            made = world.submit(FORMS[name].source, contract=CONTRACT, **options)
+        else:
+            made = world.submit(PROGRAMS[name].read_text(), contract=CONTRACT, slots=1, epochs=None, batch_size=None)
+        numbers[name] = made.experiment.number
+    ended = {name: world.ended(number, patience=3600) for name, number in numbers.items()}
+    for name, overview in ended.items():
+        if overview.experiment.state != "completed":
+            print(f"{name}: {overview.experiment.state}, {overview.experiment.error}")
+    return {name: numbers[name] for name, overview in ended.items() if overview.experiment.state == "completed"}
+
+
+def module_names(client: Client, number: int) -> list[str]:
+    """Return the names of the modules that a training called, as its newest checkpoint says."""
+    newest = client.checkpoints(number)[-1]
+    manifest = json.loads(client.manifest(number, newest.trial, newest.id))
+    called = [name.partition(".")[0] for name in manifest["state"]["training"]["signatures"]]
+    return list(dict.fromkeys(called)) or ["auto"]
+
+
+def main() -> int:
+    """Export all, print a line for each, and the counts."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", help=f"some of: {' '.join([*FORMS, *PROGRAMS])}")
+    names = parser.parse_args().names or [*FORMS, *PROGRAMS]
+    counts: dict[str, Counter[str]] = {"+".join(kind) or "folder": Counter() for kind in _KINDS}
+    with tempfile.TemporaryDirectory() as place:
+        world = World(Path(place) / "home", slots=2)
+        try:
+            client = Client.connect(start=False, home=world.home)
+            for name, number in trained(world, names).items():
+                for module in module_names(client, number):
+                    for kind in _KINDS:
+                        label = "+".join(kind) or "folder"
+                        to = Path(place) / f"{name}-{module}-{label}"
+                        try:
+                            said = export_trained(
+                                client, Reference(number), to, _ANY, module=module, formats=kind
+                            ).proof
+                        except DaylightError as refused:
+                            said = f"refused: {refused.message.splitlines()[0]}"
+                        counts[label][said.split(" ")[0].rstrip(":;")] += 1
+                        print(f"{name}.{module} {label}: {said}", flush=True)
+                        if said.startswith("refused") and not kind:
+                            break
+        finally:
+            world.close()
+    for label, found in counts.items():
+        print(f"{label}: {dict(found)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
