@@ -94,10 +94,25 @@ def export_model(
     """
     check_formats(formats)
     with new_folder(to, MARK, force) as folder:
-        loaded = load(client, number, choices, module)
-        found = _Export(client, number, with_module(client, number, loaded), formats).write(folder)
+        found = _Export(client, number, _loaded(client, number, choices, module), formats).write(folder)
         size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     return Exported(to.expanduser().absolute(), found.proof.text, size, tuple(found.notes))
+
+
+def _loaded(client: Client, number: int, choices: Sequence[CheckpointInfo], module: str) -> Loaded:
+    """Load a module of a checkpoint, or a part of one by its path: `model.encoder`."""
+    try:
+        return with_module(client, number, load(client, number, choices, module))
+    except InvalidRequest:
+        name, _, part = module.rpartition(".")
+        if not name:
+            raise
+        whole = _loaded(client, number, choices, name)
+    models: Any = whole.models
+    found = models.get(part) if isinstance(models, dict) else getattr(models, part, None)
+    if not isinstance(found, nn.Module):
+        raise InvalidRequest(f"{name} has no module {part}")
+    return whole._replace(models=found, name=module)
 
 
 class _Export:
@@ -136,11 +151,9 @@ class _Export:
         if isinstance(model, dict) and model and all(isinstance(each, nn.Module) for each in model.values()):
             model = nn.ModuleDict(model)
         if not isinstance(model, nn.Module):
-            names = [name for name in self._signatures if "." not in name]
-            raise InvalidRequest(
-                f"{self._loaded.name} of this experiment is no module that can be made here; there are: "
-                f"{listed(names, 6) or 'none'}; name one with --module"
-            )
+            others = [name for name in self._signatures if "." not in name and name != self._loaded.name]
+            also = f"; there are also {listed(others, 6)}: name one with --module" if others else ""
+            raise InvalidRequest(f"{self._loaded.name} of this experiment cannot be made here as a module{also}")
         self._model = model
         if _is_peft(model):
             yield self._adapter

@@ -19,13 +19,16 @@ from pathlib import Path
 from kernel_backend.client import Client
 from kernel_backend.commands.exports.model import export_trained
 from kernel_backend.definition.contract import CONTRACT
+from kernel_backend.definition.parse import parse
 from kernel_backend.errors import DaylightError
 from kernel_backend.model.checkpoints import CheckpointSelector
+from kernel_backend.model.experiment import Config
 from kernel_backend.model.ids import Reference
 from tests.support.programs import PROGRAMS
 from tests.support.world import World
 from tests.torture.model import FORMS
 
+_FORM = "form-"
 _KINDS = ((), ("pt2",), ("onnx",))
 _ANY = CheckpointSelector(latest=False, best=False, step=None)
 
@@ -34,11 +37,14 @@ def trained(world: World, names: list[str]) -> dict[str, int]:
     """Train forms and programs with these names, and return the number of each experiment that has completed."""
     numbers = {}
     for name in names:
-        if name in FORMS:
-            options = FORMS[name].options | {"epochs": 1, "slots": 1 + (name == "fsdp2")}
-            made = world.submit(FORMS[name].source, contract=CONTRACT, **options)
+        if name.startswith(_FORM):
+            form = FORMS[name.removeprefix(_FORM)]
+            options = form.options | {"epochs": 1, "slots": 1 + name.endswith("fsdp2")}
+            made = world.submit(form.source, contract=CONTRACT, **options)
         else:
-            made = world.submit(PROGRAMS[name].read_text(), contract=CONTRACT, slots=1, epochs=None, batch_size=None)
+            source = PROGRAMS[name].read_text()
+            epochs = int(parse(source).settings.get("epochs", 1))  # as many as it trains by itself
+            made = world.submit(source, contract=CONTRACT, slots=1, epochs=epochs, batch_size=Config().batch_size)
         numbers[name] = made.experiment.number
     ended = {name: world.ended(number, patience=3600) for name, number in numbers.items()}
     for name, overview in ended.items():
@@ -51,20 +57,21 @@ def module_names(client: Client, number: int) -> list[str]:
     """Return the names of the modules that a training called, as its newest checkpoint says."""
     newest = client.checkpoints(number)[-1]
     manifest = json.loads(client.manifest(number, newest.trial, newest.id))
-    called = [name.partition(".")[0] for name in manifest["state"]["training"]["signatures"]]
-    return list(dict.fromkeys(called)) or ["auto"]
+    called = list(manifest["state"]["training"]["signatures"])
+    return [name for name in called if name.rpartition(".")[0] not in called] or ["auto"]
 
 
 def main() -> int:
     """Export all, print a line for each, and the counts."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", help=f"some of: {' '.join([*FORMS, *PROGRAMS])}")
-    names = parser.parse_args().names or [*FORMS, *PROGRAMS]
+    known = [*(f"{_FORM}{name}" for name in FORMS), *PROGRAMS]
+    parser.add_argument("names", nargs="*", help=f"some of: {' '.join(known)}")
+    names = parser.parse_args().names or known
     counts: dict[str, Counter[str]] = {"+".join(kind) or "folder": Counter() for kind in _KINDS}
     with tempfile.TemporaryDirectory() as place:
         world = World(Path(place) / "home", slots=2)
         try:
-            client = Client.connect(start=False, home=world.home)
+            client = world.serve()
             for name, number in trained(world, names).items():
                 for module in module_names(client, number):
                     for kind in _KINDS:
