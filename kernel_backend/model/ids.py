@@ -1,4 +1,7 @@
-"""Define identifiers: experiment `12`, its trial `12.3`, and that trial's second attempt `12.3-2`."""
+"""Define identifiers: experiment `12`, its trial `12.3`, and that trial's second attempt `12.3-2`; model `memes@3`.
+
+A model's name begins with a letter, so that no text names both an experiment and a model.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,8 @@ from typing import NamedTuple
 from kernel_backend.errors import InvalidRequest
 
 _REFERENCE = re.compile(r"#?(\d{1,9})(?:\.(\d{1,9})(?:-(\d{1,9}))?)?")
+_WORD = r"[A-Za-z][A-Za-z0-9._-]{0,99}"  # name of a model or of an alias
+_MODEL = re.compile(rf"(?:([^/]{{1,255}})/)?({_WORD})(?:@([0-9]{{1,9}}|{_WORD}))?")
 
 
 class AttemptId(NamedTuple):
@@ -36,6 +41,48 @@ def parse_reference(text: str) -> Reference:
         advice = "write a number such as 12, or 12.3 for its third trial"
         raise InvalidRequest(f"{text!r} names no experiment: {advice}")
     return Reference(*(int(part) if part else None for part in found.groups()))  # type: ignore[arg-type]
+
+
+class ModelReference(NamedTuple):
+    """Reference to a registered model or one of its versions, as a user types it.
+
+    `owner` is a user or a group of the hub, "" for the caller; `which` is an alias or the number of a version, "" for
+    the newest version.
+    """
+
+    owner: str
+    name: str
+    which: str = ""
+
+    def __str__(self) -> str:
+        return (f"{self.owner}/" if self.owner else "") + self.name + (f"@{self.which}" if self.which else "")
+
+
+def parse_model(text: str) -> ModelReference:
+    """Parse `memes`, `memes@production`, `memes@3` or `vision/memes@3`; raises InvalidRequest for any other text.
+
+    Examples
+    --------
+    >>> parse_model("vision/memes@production")
+    ModelReference(owner='vision', name='memes', which='production')
+    """
+    found = _MODEL.fullmatch(text.strip())
+    if found is None:
+        raise InvalidRequest(f"{text!r} names no model: write a name such as memes, memes@production or memes@3")
+    owner, name, which = found.groups(default="")
+    return ModelReference(owner, name, which)
+
+
+def parse_subject(text: str) -> Reference | ModelReference:
+    """Parse what a verb acts on: an experiment or trial, or else a registered model; raises InvalidRequest."""
+    return parse_model(text) if _MODEL.fullmatch(text.strip()) else parse_reference(text)
+
+
+def parse_alias(text: str) -> str:
+    """Return the name of an alias; raises InvalidRequest for a text that is none."""
+    if re.fullmatch(_WORD, text) is None:
+        raise InvalidRequest(f"{text!r} is no alias: write a word such as production, which begins with a letter")
+    return text
 
 
 def parse_attempt(key: str) -> AttemptId:

@@ -40,6 +40,7 @@ from kernel_backend.model.views.search_status import TrialSummary
 from kernel_backend.model.views.thinning import Thinned
 from kernel_backend.store.measured.base import MeasuredStore
 from kernel_backend.store.outbox.base import OutboxStore
+from kernel_backend.store.register.base import RegisterStore
 
 
 class StoreUnavailable(DaylightError):
@@ -158,8 +159,8 @@ class QuotaStore(Protocol):
         """
 
 
-class Store(QuotaStore, MeasuredStore, OutboxStore, Protocol):
-    """Store of all that the service keeps: experiments, trials, attempts, reports, searches, quotas, webhooks."""
+class Store(QuotaStore, MeasuredStore, OutboxStore, RegisterStore, Protocol):
+    """Store of all that the service keeps: experiments, trials, reports, searches, quotas, webhooks, models."""
 
     def product(self) -> str:
         """Return the database's product and version, such as `PostgreSQL 15.6`."""

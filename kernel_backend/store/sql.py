@@ -33,6 +33,7 @@ from kernel_backend.store.outbox.sql import SqlOutboxStore
 from kernel_backend.store.outlines import read_outlines, touched_trials
 from kernel_backend.store.overviews import OverviewReader
 from kernel_backend.store.quotas import SqlQuotaStore
+from kernel_backend.store.register.sql import SqlRegisterStore
 from kernel_backend.store.reported import SqlReportedStore
 from kernel_backend.store.scheduled import read_open_attempts, read_scheduled, restless
 from kernel_backend.store.search_log import SqlSearchStore
@@ -57,7 +58,9 @@ from kernel_backend.store.usage import (
 )
 
 
-class SqlStore(SqlExperimentStore, SqlQuotaStore, SqlReportedStore, SqlSearchStore, SqlOutboxStore, Store):
+class SqlStore(
+    SqlExperimentStore, SqlQuotaStore, SqlReportedStore, SqlSearchStore, SqlOutboxStore, SqlRegisterStore, Store
+):
     """Store in a SQL database.
 
     `at` is the path of a SQLite file, or a URL of SQLite or PostgreSQL. With `alone` no other service can write to a

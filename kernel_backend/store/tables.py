@@ -399,6 +399,48 @@ outbox = Table(
     Index("outbox_by_webhook", "webhook", "seq"),
 )
 
+# Versions of registered models, which are never changed. No foreign key: what a deleted experiment was stays known.
+model_versions = Table(
+    "model_versions",
+    metadata,
+    Column("owner", Text, primary_key=True),
+    Column("name", Text, primary_key=True),
+    Column("version", Integer, primary_key=True, autoincrement=False),
+    Column("experiment", Integer, nullable=False),
+    Column("trial", Integer, nullable=False),
+    Column("search", Boolean, nullable=False),
+    Column("checkpoint", Text, nullable=False),
+    Column("step", BigInteger, nullable=False),
+    Column("digest", Text, nullable=False),
+    Column("snapshot", Text, nullable=False),
+    Column("author", Text, nullable=False),
+    Column("group", Text, nullable=False),
+    Column("metric", JsonText, nullable=False),
+    Column("metrics", JsonText, nullable=False),
+    Column("guarantee", Text),
+    Column("data", Text),
+    Column("who", Text, nullable=False),
+    Column("at", Double, nullable=False),
+    Column("note", Text, nullable=False),
+    Index("model_versions_by_experiment", "experiment"),
+)
+
+# The log of each model, to which entries are only appended; `number` has no gaps.
+model_log = Table(
+    "model_log",
+    metadata,
+    Column("owner", Text, primary_key=True),
+    Column("model", Text, primary_key=True),
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("at", Double, nullable=False),
+    Column("who", Text, nullable=False),
+    Column("act", Text, nullable=False),
+    Column("version", Integer),
+    Column("alias", Text, nullable=False),
+    Column("before", Integer),
+    Column("note", Text, nullable=False),
+)
+
 
 def to_row(record: Record) -> dict[str, Any]:
     """Return a record's fields as column values; for a trial, `best_value` in addition, by which SQL can sort."""

@@ -11,6 +11,7 @@ import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from outbox_contract import OutboxContract
+from register_contract import RegisterContract
 from sharing_contract import SharingContract
 from sqlalchemy import create_engine, event
 from store_contract import StoreContract, check_a_later_migration, draft, placed, training
@@ -40,7 +41,7 @@ def own_server() -> Iterator[PostgresServer]:
         yield server
 
 
-class TestPostgresStore(OutboxContract, SharingContract, StoreContract):
+class TestPostgresStore(OutboxContract, RegisterContract, SharingContract, StoreContract):
     @pytest.fixture
     def store(self, postgres: PostgresServer) -> Iterator[SqlStore]:
         store = SqlStore(postgres.create_migrated(), alone=True)

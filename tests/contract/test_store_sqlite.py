@@ -19,6 +19,7 @@ import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from outbox_contract import OutboxContract
+from register_contract import RegisterContract
 from sharing_contract import SharingContract
 from sqlalchemy import create_engine, event, text
 from store_contract import StoreContract, check_a_later_migration, draft, placed, training
@@ -41,7 +42,7 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "daylight.db"
 
 
-class TestSqliteStore(OutboxContract, SharingContract, StoreContract):
+class TestSqliteStore(OutboxContract, RegisterContract, SharingContract, StoreContract):
     @pytest.fixture
     def store(self, file: Path) -> Iterator[SqlStore]:
         store = SqlStore(empty_database(file))
@@ -81,7 +82,7 @@ def test_a_later_migration_keeps_the_rows(file: Path, tmp_path: Path, monkeypatc
 @pytest.mark.parametrize(
     ("schema", "told"),
     [
-        ("9999", r"schema 9999, and this version of Daylight knows up to 0028: upgrade Daylight"),
+        ("9999", r"schema 9999, and this version of Daylight knows up to 0029: upgrade Daylight"),
         ("0027", r"schema 0027 of a development version, .* only from 0028 on: start the service of commit \w+"),
     ],
     ids=["later", "before the first release"],

@@ -1,0 +1,1 @@
+"""Store registered models: versions, and a linear log of changes for each model."""
