@@ -267,7 +267,10 @@ class Checkpoints(Protocol):
         """Return the damaged checkpoints that were quarantined and not deleted yet."""
 
     def discard(self, checkpoint: str) -> None:
-        """Delete a checkpoint, committed or not; do nothing if it does not exist."""
+        """Delete a checkpoint, committed or not; do nothing if it does not exist, or is committed and pinned.
+
+        It may have been pinned after the caller has listed it.
+        """
 
     def sweep(self, attempt: int) -> None:
         """Delete uncommitted checkpoints of attempts before `attempt`."""
@@ -326,9 +329,13 @@ def digest(data: bytes | memoryview) -> str:
 
 def dump(manifest: Manifest) -> bytes:
     """Return a manifest as JSON, with an additional field that is a digest of all others."""
-    unknown = set() if manifest.uid else {"uid"}  # an old manifest, whose digest was computed without `uid`
-    body = manifest.model_dump(mode="json", exclude={"folder", "pinned", "files"} | unknown)
+    body = _body(manifest)
     return _written({"digest": digest(_canonical(body)), **body})
+
+
+def manifest_digest(manifest: Manifest) -> str:
+    """Return the digest of a manifest, which has the digests of all files: of the whole checkpoint, then."""
+    return digest(_canonical(_body(manifest)))
 
 
 def parse(data: bytes, folder: str = "", pinned: bool = False) -> Manifest:
@@ -347,6 +354,11 @@ def parse(data: bytes, folder: str = "", pinned: bool = False) -> Manifest:
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:  # ValueError: also pydantic
         where = f" in {folder}" if folder else ""
         raise CheckpointDamaged(f"the manifest{where} is damaged: {error}") from None
+
+
+def _body(manifest: Manifest) -> dict[str, Any]:
+    unknown = set() if manifest.uid else {"uid"}  # an old manifest, whose digest was computed without `uid`
+    return manifest.model_dump(mode="json", exclude={"folder", "pinned", "files"} | unknown)
 
 
 def _written(body: Any) -> bytes:

@@ -116,13 +116,16 @@ class Directory(VerifyingCheckpoints):
         ]
 
     def discard(self, checkpoint: str) -> None:
-        """Delete a checkpoint, committed or not.
+        """Delete a checkpoint, committed or not, unless it is pinned.
 
         The manifest is deleted first, so that a half-deleted checkpoint is not a committed one.
         """
+        folder = self._root / checkpoint
+        if not checkpoint.endswith(BAD) and (folder / PINNED).exists() and (folder / MANIFEST).exists():
+            return  # it was pinned after the caller has listed it
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-            (self._root / checkpoint / MANIFEST).unlink()
-        shutil.rmtree(self._root / checkpoint, ignore_errors=True)
+            (folder / MANIFEST).unlink()
+        shutil.rmtree(folder, ignore_errors=True)
 
     def sweep(self, attempt: int) -> None:
         """Delete uncommitted checkpoints of attempts before number `attempt`, which have ended."""

@@ -112,11 +112,13 @@ class Remote(VerifyingCheckpoints):
         return [self._aside(checkpoint, names) for checkpoint, names in found if BAD in names and MANIFEST not in names]
 
     def discard(self, checkpoint: str) -> None:
-        """Delete a checkpoint, committed or not.
+        """Delete a checkpoint, committed or not, unless it is pinned.
 
         The manifest is deleted first, so that a half-deleted checkpoint is not a committed one.
         """
-        self._delete(checkpoint, self._objects(checkpoint).get(checkpoint, set()))
+        names = self._objects(checkpoint).get(checkpoint, set())
+        if not names >= {PINNED, MANIFEST}:
+            self._delete(checkpoint, names)
 
     def sweep(self, attempt: int) -> None:
         """Delete uncommitted checkpoints of attempts before number `attempt`, which have ended."""

@@ -13,6 +13,7 @@ from kernel_backend.model.facts import StoredFact
 from kernel_backend.model.labels import LabelEdit
 from kernel_backend.model.launch.trace import TraceRequest
 from kernel_backend.model.launch.utilisation import Utilisation
+from kernel_backend.model.register.records import Model, ModelEdit, Registered, Registration
 from kernel_backend.model.reports import StoredReport
 from kernel_backend.model.search.methods import SearchMethods
 from kernel_backend.model.stream import Message
@@ -218,6 +219,34 @@ EXPERIMENTS: tuple[Endpoint, ...] = (
             answer=CheckpointInfo,
             fixed={"pinned": False},
         ),
+    ),
+    Endpoint(
+        f"{KEPT}/register",
+        verb(
+            "models.register",
+            "Make a checkpoint the next version of a model; one that is a version already is returned as it is.",
+            answer=Registered,
+            body=Registration,
+        ),
+    ),
+    reads(
+        "/api/models",
+        "models.models",
+        "List the registered models that the user may see, with versions, aliases and logs.",
+        {"models": Model},
+    ),
+    Endpoint(
+        "/api/models/{name}",
+        {
+            "GET": Operation(Model, verb="models.model", does="Show a model: versions, aliases and their log."),
+            "POST": Operation(
+                Model,
+                body=ModelEdit,
+                again=True,
+                verb="models.change",
+                does="Set, unset or protect an alias, or remove a version that no alias names.",
+            ),
+        },
     ),
     Endpoint(f"{KEPT}/parts/{{part}}", {"GET": Operation(BYTES, query={"offset": INT})}),
     reads(

@@ -20,6 +20,7 @@ from kernel_backend.service import warm_start
 from kernel_backend.service.access import changeable, visible
 from kernel_backend.service.audit import audit_entry
 from kernel_backend.service.context import Context
+from kernel_backend.service.garbage import registered_reasons
 
 HOUSEKEEPING_S = 600.0  # between searches for experiments to purge
 
@@ -31,11 +32,18 @@ class Needed(NamedTuple):
     """Data of a deleted experiment that is not removed from disk yet, because other experiments still need it.
 
     `checkpoints` maps a checkpoint (such as `1/500-2`) to the experiments that start from it; `results` has the numbers
-    of the searches that use the experiment's results as prior data.
+    of the searches that use the experiment's results as prior data. `registered` maps a checkpoint to the reasons why
+    it stays as a version of models.
     """
 
     checkpoints: dict[str, list[int]]
     results: list[int]
+    registered: dict[str, tuple[str, ...]]
+
+    @property
+    def names(self) -> set[str]:
+        """Return the checkpoints that stay on disk, such as `1/500-2`."""
+        return self.checkpoints.keys() | self.registered.keys()
 
     @property
     def reasons(self) -> tuple[str, ...]:
@@ -44,7 +52,8 @@ class Needed(NamedTuple):
             f"checkpoint {name} stays: {_named(numbers)} begins from it" for name, numbers in self.checkpoints.items()
         ]
         learned = [f"its results stay: {_named(self.results)} searches with them"] if self.results else []
-        return (*begun, *learned)
+        registered = [f"checkpoint {name} stays: {', '.join(why)}" for name, why in self.registered.items()]
+        return (*registered, *begun, *learned)
 
 
 class Deletion:
@@ -64,8 +73,8 @@ class Deletion:
     async def delete(self, who: Person, number: int) -> None:
         """Mark an experiment as deleted.
 
-        Raises Conflict if the experiment has not ended, or if one of its checkpoints is pinned. Checkpoints from which
-        other experiments start do not prevent that: they stay on disk.
+        Raises Conflict if the experiment has not ended, or if one of its checkpoints is pinned or a version of a model.
+        Checkpoints from which other experiments start do not prevent that: they stay on disk.
         """
         experiment = await changeable(self._store, who, number, deleted=True)
         disk.delete(experiment, time.time())  # raises Conflict before any storage is read
@@ -114,10 +123,15 @@ class Deletion:
         self._bus.notify()
 
     def _check_pins(self, experiment: Experiment) -> None:
-        """Raise Conflict if a checkpoint of the experiment is pinned.
+        """Raise Conflict if a checkpoint of the experiment is pinned or registered.
 
         Checkpoints from which other experiments start are not considered, since a deletion leaves them on disk.
         """
+        for version in self._store.registered(experiment.number):
+            raise Conflict(
+                f"experiment #{experiment.number} is registered as {version.title}: "
+                f"daylight model {version.title.replace(' ', ' --remove ')} first"
+            )
         needed = self._needed(experiment.number).checkpoints
         for trial, _, manifest in self._checkpoints(experiment):
             if manifest.pinned and _name(trial, manifest) not in needed:
@@ -136,7 +150,7 @@ class Deletion:
             **self._workspaces.of(experiment.owner).usage(number),
         }
         found["snapshots"] = self._archive.bytes(experiment.snapshot)
-        held = [manifests[name] for name in needed.checkpoints if name in manifests]
+        held = [manifests[name] for name in sorted(needed.names) if name in manifests]
         kept = bytes_stored(held, self._storage.linked)
         stays = kept + (found["snapshots"] if shared else 0)
         whose = [f"its snapshot stays: {_named(shared)} has the same"] if shared else []
@@ -152,7 +166,9 @@ class Deletion:
     def _purge(self, experiment: Experiment, now: float) -> None:
         number, needed = experiment.number, self._needed(experiment.number)
         for trial, place, manifest in self._checkpoints(experiment):
-            if _name(trial, manifest) not in needed.checkpoints:
+            if _name(trial, manifest) not in needed.names:
+                if manifest.pinned:  # as long as another experiment has needed it
+                    place.pin(manifest.id, False)
                 place.discard(manifest.id)
         for trial, place in self._storages(experiment):
             for each in place.aside():
@@ -162,18 +178,20 @@ class Deletion:
         self._workspaces.of(experiment.owner).remove(number)
         if not self._store.snapshot_users(experiment.snapshot, number):
             self._archive.remove(experiment.snapshot, before=now - disk.UNDO_S)
-        if not needed.checkpoints and not needed.results:
+        if not needed.names and not needed.results:
             self._store.purge(number, now)
             _log.info("experiment #%d is freed", number)
 
     def _needed(self, number: int) -> Needed:
-        """Return the checkpoints and results of an experiment that other, undeleted experiments still need."""
+        """Return the checkpoints and results of an experiment that are registered or that other experiments need."""
         checkpoints: dict[str, list[int]] = {}
         for source, other in self._store.warm_start_sources(number):
             checkpoints.setdefault(source.partition(".")[2].removesuffix(WEIGHTS), []).append(other)
         searches = self._store.warm_started()
         results = [each.number for each in searches if number in warm_start.named(each.config.search)]
-        return Needed(checkpoints, [other for other in results if other != number])
+        why = registered_reasons(self._store, number)
+        registered = {f"{trial}/{checkpoint}": reasons for (trial, checkpoint), reasons in why.items()}
+        return Needed(checkpoints, [other for other in results if other != number], registered)
 
     def _checkpoints(self, experiment: Experiment) -> Iterator[tuple[Trial, Checkpoints, Manifest]]:
         for trial, place in self._storages(experiment):

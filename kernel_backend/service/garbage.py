@@ -23,24 +23,37 @@ class TrialCheckpoints(NamedTuple):
     """Checkpoints of a trial, oldest first.
 
     `line` has the ids of the checkpoints from which the present training has come. A checkpoint is not among them if a
-    later attempt resumed from an older one, and so discarded it.
+    later attempt resumed from an older one, and so discarded it. `registered` has the checkpoints that are versions of
+    models, with the reasons to retain them.
     """
 
     trial: Trial
     place: Checkpoints
     manifests: Sequence[Manifest]
     line: frozenset[str]
+    registered: Mapping[str, tuple[str, ...]]
 
 
 def trial_checkpoints(store: Store, storage: CheckpointStorage, experiment: int) -> list[TrialCheckpoints]:
     """Return the checkpoints of each trial of an experiment, one record per trial in order."""
     found = []
+    registered = registered_reasons(store, experiment)
     for trial in store.trials(experiment):
         place = storage.open(experiment, trial.index)
         manifests = place.committed()
         line = lineage(store.attempts(experiment, trial.index), [each.id for each in manifests])
-        found.append(TrialCheckpoints(trial, place, manifests, frozenset(line)))
+        own = {id: reasons for (index, id), reasons in registered.items() if index == trial.index}
+        found.append(TrialCheckpoints(trial, place, manifests, frozenset(line), own))
     return found
+
+
+def registered_reasons(store: Store, experiment: int) -> dict[tuple[int, str], tuple[str, ...]]:
+    """Return why checkpoints of an experiment are retained that are versions of models, by (trial, checkpoint id)."""
+    said: dict[tuple[int, str], tuple[str, ...]] = {}
+    for each in store.registered(experiment):
+        key = each.trial, each.checkpoint
+        said[key] = (*said.get(key, ()), f"registered as {each.title}")
+    return said
 
 
 def reasons(
@@ -70,6 +83,9 @@ def reasons(
             damage = _damage(each) if each.id in bad[checkpoints.trial.index] else ""
             beside = (damage,) if damage else ("pinned",) if each.pinned else ()
             said.setdefault((checkpoints.trial.index, each.id), beside)
+            if names := checkpoints.registered.get(each.id):  # whose registration has pinned it
+                rules = said[checkpoints.trial.index, each.id]
+                said[checkpoints.trial.index, each.id] = (*(rule for rule in rules if rule != "pinned"), *names)
     return said
 
 

@@ -59,6 +59,7 @@ from kernel_backend.service.verbs.move import MoveVerbs
 from kernel_backend.service.verbs.node_environments import NodeEnvironments
 from kernel_backend.service.verbs.pools import PoolVerbs
 from kernel_backend.service.verbs.quotas import QuotaVerbs
+from kernel_backend.service.verbs.register import ModelVerbs
 from kernel_backend.service.verbs.reruns import RerunVerbs
 from kernel_backend.service.verbs.search import SearchVerbs
 from kernel_backend.service.verbs.staging import Staging
@@ -107,6 +108,7 @@ class Service:
         whole_files = OwnerLimit(READ_AT_ONCE, 2)
         self.checkpoints = CheckpointVerbs(store, storage, self._retention, whole_files)
         self.artifacts = ArtifactVerbs(store, workspaces, whole_files)
+        self.models = ModelVerbs(store, self.checkpoints)
         self.compare = CompareVerbs(store, archive, storage, self._confined, whole_files)
         self.pages = context.pages
         self.numbering = Numbering(store, storage, workspaces, context.home)

@@ -253,10 +253,13 @@ class CheckpointsContract:
         with pytest.raises(NotFound, match="10-1"):
             place.read(made, "model")
 
-    def test_discarding_removes_it_whole_and_twice_is_once(self, place, files):
-        commit(place, 10)
+    def test_discarding_removes_it_whole_and_twice_is_once_and_never_while_it_is_pinned(self, place, files):
+        made = commit(place, 10)
         place.pin("10-1", True)
         commit(place, 20)
+        place.discard("10-1")
+        place.verify(made)
+        place.pin("10-1", False)
         place.discard("10-1")
         place.discard("10-1")
         assert {name.partition("/")[0] for name in files.names()} == {"20-1"}

@@ -17,7 +17,7 @@ from kernel_backend.model.experiment import Experiment
 from kernel_backend.model.views.overview import CheckpointInfo
 from kernel_backend.service.access import changeable, visible
 from kernel_backend.service.audit import audit_entry, keep_audit_entry
-from kernel_backend.service.garbage import collect, reasons, trial_checkpoints
+from kernel_backend.service.garbage import collect, reasons, registered_reasons, trial_checkpoints
 from kernel_backend.service.retention import Retention
 from kernel_backend.service.verification import VerificationCache
 from kernel_backend.store.base import Store
@@ -40,6 +40,7 @@ class CheckpointVerbs:
         self._whole_files = whole_files
         self._store, self._storage, self._retention = store, storage, retention
         self._verified = VerificationCache()
+        self.pinning = asyncio.Lock()  # a checkpoint that becomes a version of a model is not unpinned meanwhile
         # One request at a time verifies checkpoints of an owner, to leave the disks to other work.
         self._reading: dict[str, asyncio.Lock] = {}
 
@@ -98,15 +99,37 @@ class CheckpointVerbs:
         return await _asked(self._info, experiment, trial, checkpoint)
 
     async def pin(self, who: Person, number: int, trial: int, checkpoint: str, pinned: bool) -> CheckpointInfo:
-        """Pin a checkpoint, so that no rule deletes it, or unpin it."""
+        """Pin a checkpoint, so that no rule deletes it, or unpin it; raises Conflict for one that is registered."""
         experiment = await changeable(self._store, who, number)
         place, _ = await _asked(self._find, number, trial, checkpoint)
-        await _asked(place.pin, checkpoint, pinned)
+        async with self.pinning:
+            if not pinned:
+                await _asked(self._check_registered, number, trial, checkpoint)
+            await _asked(place.pin, checkpoint, pinned)
         await self._written(who, experiment, "pin" if pinned else "unpin", trial, checkpoint)
         return await _asked(self._info, experiment, trial, checkpoint)
 
+    async def whole(self, experiment: Experiment, trial: int, checkpoint: str) -> None:
+        """Verify every byte of a checkpoint, unless that was done before; raises NotFound and CheckpointDamaged."""
+        async with self._reading.setdefault(experiment.owner, asyncio.Lock()):
+            place, manifest = await _asked(self._find, experiment.number, trial, checkpoint)
+            problem = self._verified.known(place, manifest)
+            if problem is None:
+                problem = await _asked(self._verified.read, place, manifest)
+        if problem:
+            raise CheckpointDamaged(f"checkpoint {checkpoint} of {experiment.number}.{trial} is damaged: {problem}")
+
+    async def pinned(self, number: int, trial: int, checkpoint: str) -> Manifest:
+        """Pin a checkpoint, and return its manifest; call it while `pinning` is held. Raises NotFound."""
+        place, _ = await _asked(self._find, number, trial, checkpoint)
+        await _asked(place.pin, checkpoint, True)
+        return (await _asked(self._find, number, trial, checkpoint))[1]  # a running trial may have deleted it meanwhile
+
     async def delete(self, who: Person, number: int, trial: int, checkpoint: str) -> None:
-        """Delete a checkpoint for good; raises Conflict if it is pinned, or if its trial may still need it."""
+        """Delete a checkpoint for good.
+
+        Raises Conflict if it is pinned or a version of a model, or if its trial may still need it.
+        """
         experiment = await changeable(self._store, who, number)
         await _asked(self._delete, experiment, trial, checkpoint)
         await self._written(who, experiment, "delete", trial, checkpoint)
@@ -181,6 +204,7 @@ class CheckpointVerbs:
         info = self._info(experiment, trial, checkpoint)
         what = f"checkpoint {checkpoint} of {experiment.number}.{trial}"
         again = f"{experiment.number}.{trial} --step {info.step}"
+        self._check_registered(experiment.number, trial, checkpoint)
         if info.pinned:
             raise Conflict(f"{what} is pinned: daylight checkpoint unpin {again}")
         if FALL_BACK in info.kept or self._resumed(experiment.number, trial, checkpoint):
@@ -189,6 +213,14 @@ class CheckpointVerbs:
                 f"end it first with daylight stop {experiment.number}"
             )
         place.discard(checkpoint)
+
+    def _check_registered(self, number: int, trial: int, checkpoint: str) -> None:
+        """Raise Conflict if the checkpoint is a version of a model."""
+        if names := registered_reasons(self._store, number).get((trial, checkpoint)):
+            raise Conflict(
+                f"checkpoint {checkpoint} of {number}.{trial} is {', '.join(names)}: "
+                "daylight model NAME --remove VERSION takes a version out of its model"
+            )
 
     def _resumed(self, number: int, trial: int, checkpoint: str) -> bool:
         """Return whether an unfinished attempt resumed from this checkpoint, so that it may still be reading it."""
