@@ -6,8 +6,12 @@ from collections.abc import Iterable
 from typing import Self
 
 from jupyter_ext.job.base import JobBase
+from kernel_backend.commands.register.verbs import register
+from kernel_backend.model.checkpoints import CheckpointSelector
+from kernel_backend.model.ids import Reference
 from kernel_backend.model.labels import LabelEdit
 from kernel_backend.model.record import checked
+from kernel_backend.model.register.records import ModelVersion
 from kernel_backend.spec.slots import parse_slots
 from kernel_backend.text import already_text, new_notes
 from kernel_backend.text.terminal import tell
@@ -47,6 +51,42 @@ class JobActions(JobBase):
         """
         self._client.label(self.number, checked(LabelEdit, note=text))
         return self
+
+    def register(
+        self, name: str, trial: int | None = None, step: int | None = None, *, latest: bool = False, note: str = ""
+    ) -> ModelVersion:
+        """Register a checkpoint as the next version of a model; it is kept as long as it is registered.
+
+        Parameters
+        ----------
+        name : str
+            The model, such as ``memes``, or ``vision/memes`` for one of a group.
+        trial : int, optional
+            Number of the trial; by default the one with the best checkpoint.
+        step : int, optional
+            Step of the checkpoint; by default the best by the experiment's metric.
+        latest : bool, optional
+            Whether to take the newest checkpoint instead.
+        note : str, optional
+            What it is.
+
+        Returns
+        -------
+        ModelVersion
+            The version: number, experiment, trial, checkpoint and metrics. A checkpoint that is a version of the model
+            already makes no second one.
+
+        Raises
+        ------
+        NotFound
+            There is no such checkpoint.
+        Conflict
+            Other versions of the model count for another group.
+        CheckpointDamaged
+            A byte of the checkpoint has changed.
+        """
+        which = CheckpointSelector(latest=latest, best=step is None and not latest, step=step)
+        return register(self._client, Reference(self.number, trial), name, which, note).version
 
     def tag(self, *add: str, remove: Iterable[str] = ()) -> Self:
         """Add tags to the experiment and remove others.

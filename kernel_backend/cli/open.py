@@ -11,7 +11,7 @@ from kernel_backend.commands.answer import Answer, Text
 from kernel_backend.commands.verb import JSON, Call, Verb, argument
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.home import home
-from kernel_backend.model.ids import Reference, parse_reference
+from kernel_backend.model.ids import parse_subject
 from kernel_backend.reconnect import to_stderr
 
 # Other users can read a browser's command line, so it names this file, which only its owner can read.
@@ -22,7 +22,7 @@ def _open(call: Call) -> Answer:
     address = discovery.start(say=to_stderr)
     # Also checks that the service itself listens, before the page's server gets the token.
     pages = str(Client(lambda: address).health().get("pages", ""))
-    given: Reference | None = call.arguments.reference
+    given = None if call.arguments.reference is None else call.reference
     below = "/" if given is None else f"/experiments/{given.experiment}"
     if not address.pid:
         return _at_the_hub(pages, below)
@@ -57,7 +57,7 @@ OPEN = Verb(
             nargs="?",
             help="the experiment to open, as 12",
             metavar="NUMBER",
-            type=parse_reference,
+            type=parse_subject,
             complete="experiment",
         ),
         JSON,

@@ -14,6 +14,7 @@ from kernel_backend.client.cluster import ClusterCalls
 from kernel_backend.client.conversation import ANSWER_S, Conversation, Locate, json_object
 from kernel_backend.client.measured import MeasuredCalls
 from kernel_backend.client.notices import NoticeCalls
+from kernel_backend.client.register import RegisterCalls
 from kernel_backend.discovery import Address
 from kernel_backend.errors import InvalidRequest, NotFound, ServiceUnreachable
 from kernel_backend.model.artifacts import Artifact, check_name
@@ -42,7 +43,7 @@ PAGE = 10_000  # reports per request
 ROWS = 1000  # experiments, or trials of a search, per request
 
 
-class Client(ClusterCalls, NoticeCalls, AttemptCalls, MeasuredCalls):
+class Client(ClusterCalls, NoticeCalls, AttemptCalls, MeasuredCalls, RegisterCalls):
     """Client of one service; every method raises the DaylightError that the service returned.
 
     The service's address is looked up before each call, so that a service which restarts on another port is found.

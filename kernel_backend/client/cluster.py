@@ -97,11 +97,11 @@ class ClusterCalls(Calls):
 
     def drain(self, name: str) -> NodeUse:
         """Drain a node: start no more gangs on it; raises NotFound, and Forbidden unless the user is an admin."""
-        return self._read(NodeUse, self._service.json("POST", f"/api/nodes/{_part(name)}/drain"))
+        return self._read(NodeUse, self._service.json("POST", f"/api/nodes/{url_part(name)}/drain"))
 
     def undrain(self, name: str) -> NodeUse:
         """Undrain a node: start gangs on it again; raises the same errors as `drain`."""
-        return self._read(NodeUse, self._service.json("POST", f"/api/nodes/{_part(name)}/undrain"))
+        return self._read(NodeUse, self._service.json("POST", f"/api/nodes/{url_part(name)}/undrain"))
 
     def pools(self) -> list[PoolStatus]:
         """Return the pools: settings, capacity, usage, number of queued requests, and problems."""
@@ -112,12 +112,12 @@ class ClusterCalls(Calls):
 
         Raises InvalidRequest, Conflict, and Forbidden unless the user is an admin.
         """
-        body = self._service.json("PUT", f"/api/pools/{_part(name)}", record=settings)
+        body = self._service.json("PUT", f"/api/pools/{url_part(name)}", record=settings)
         return self._read(PoolStatus, body)
 
     def remove_pool(self, name: str) -> PoolStatus:
         """Remove a pool, and return its last status; raises NotFound, Forbidden, and Conflict while it is used."""
-        return self._read(PoolStatus, self._service.json("DELETE", f"/api/pools/{_part(name)}"))
+        return self._read(PoolStatus, self._service.json("DELETE", f"/api/pools/{url_part(name)}"))
 
     def check_pool(self, name: str, python: str = "") -> PoolCheck:
         """Run a probe program on nodes of a pool to check whether the interpreter `python` can train there.
@@ -126,7 +126,7 @@ class ClusterCalls(Calls):
         the user is an admin.
         """
         asked = checked(PoolCheckRequest, python=python)
-        body = self._service.json("POST", f"/api/pools/{_part(name)}/check", record=asked, timeout=CHECK_S)
+        body = self._service.json("POST", f"/api/pools/{url_part(name)}/check", record=asked, timeout=CHECK_S)
         return self._read(PoolCheck, body)
 
     def audit(self, before: int | None = None, limit: int = 100, search: str = "") -> list[sharing.AuditEntry]:
@@ -144,10 +144,10 @@ class ClusterCalls(Calls):
 
 
 def _account(kind: sharing.AccountKind, name: str) -> str:
-    return f"/api/accounts/{kind}/{_part(name)}"
+    return f"/api/accounts/{kind}/{url_part(name)}"
 
 
-def _part(name: str) -> str:
+def url_part(name: str) -> str:
     """Return a name quoted so that it is one segment of a URL's path.
 
     Even the dots of `.` and `..` are quoted, as clients would remove such segments.

@@ -15,7 +15,7 @@ from kernel_backend.commands.verb import JSON, NUMBER, Call, Verb, argument
 from kernel_backend.errors import InvalidRequest, NotFound
 from kernel_backend.model.checkpoints import CheckpointSelector, choose
 from kernel_backend.model.experiment import Metric
-from kernel_backend.model.ids import Reference, parse_reference
+from kernel_backend.model.ids import Reference, parse_subject
 from kernel_backend.model.sizes import size
 from kernel_backend.model.views.overview import CheckpointInfo
 from kernel_backend.text.stored_files import checkpoint_head, checkpoint_row, collected_lines
@@ -127,8 +127,8 @@ def _why(info: CheckpointInfo) -> str:
     return f"it stays ({', '.join(info.kept)})" if info.kept else "the retention rules do not keep it"
 
 
-def step(text: str) -> int:
-    """Return the step that an argument names; raises InvalidRequest for anything but a whole number."""
+def step_of(text: str) -> int:
+    """Return the step in a text; raises InvalidRequest unless it is a whole number."""
     if not (text.isascii() and text.isdigit()):
         raise InvalidRequest(f"--step {text}: must be a whole number from 0 up")
     return int(text)
@@ -150,6 +150,12 @@ def _checkpoints(call: Call) -> Answer:
 def _checkpoint(call: Call) -> Answer:
     client, options, action = call.client, call.arguments, call.arguments.action
     found = listed(client, call.reference)
+    if (version := call.version_of(options.reference)) is not None and not _which(options).given:
+        own = (version.trial, version.checkpoint)
+        found, options.latest = (
+            found._replace(infos=[each for each in found.infos if (each.trial, each.id) == own]),
+            True,
+        )
     infos = chosen(found, action, options)
     asks = action == "delete" and not getattr(options, "yes", False)
     if asks and not call.console.agrees(f"delete {found.name(infos[0])} ({size(infos[0].bytes)})"):
@@ -191,7 +197,7 @@ VERBS = (
             NUMBER,
             argument("--latest", action="store_true", help="the newest"),
             argument("--best", action="store_true", help="the best by the experiment's metric"),
-            argument("--step", metavar="S", type=step, help="the one of this step", complete="step"),
+            argument("--step", metavar="S", type=step_of, help="the one of this step", complete="step"),
             argument("--to", metavar="DIR", help="folder to download into [checkpoint-12.1-500-2]", complete="folder"),
             argument("--force", action="store_true", help="replace an earlier download there"),
             argument("--yes", action="store_true", help="delete without asking", host="terminal"),
@@ -215,7 +221,7 @@ VERBS = (
                 "reference",
                 metavar="NUMBER",
                 nargs="?",
-                type=parse_reference,
+                type=parse_subject,
                 help="one experiment, as 12 [all]",
                 complete="experiment",
             ),

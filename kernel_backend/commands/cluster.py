@@ -15,7 +15,6 @@ from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.cluster.accounts import Account, AccountKind
 from kernel_backend.model.cluster.quota_settings import label
 from kernel_backend.model.cluster.quotas import Quota
-from kernel_backend.model.ids import parse_reference
 from kernel_backend.model.values import nearest
 from kernel_backend.model.views.overview import Overview
 from kernel_backend.spec.options import Candidates, Option
@@ -118,11 +117,11 @@ def _queue(call: Call) -> Answer:
         return Answer({"queue": found}, [Table(words.queue_head(found), rows, "nothing waits")])
     action, rest = said[0], said[1:]
     if action == "priority" and len(rest) == 2:
-        number = parse_reference(rest[0]).experiment
+        number = call.resolve(rest[0]).experiment
         asked = None if rest[1] == ASKED else _whole(rest[1])
         before, after = client.experiment(number), client.set_priority(number, asked)
     elif action == "first" and len(rest) == 1:
-        number = parse_reference(rest[0]).experiment
+        number = call.resolve(rest[0]).experiment
         before, after = client.experiment(number), client.put_first(number)
     else:
         near = nearest(action, ("priority", "first"))

@@ -8,7 +8,7 @@ from kernel_backend.commands.answer import FAILED, OK, Answer, Comparison, Table
 from kernel_backend.commands.attribution import attribute
 from kernel_backend.commands.verb import JSON, NUMBER, Call, Verb, argument, count
 from kernel_backend.errors import InvalidRequest
-from kernel_backend.model.ids import parse_reference, whole
+from kernel_backend.model.ids import parse_subject, whole
 from kernel_backend.text import guarantee_text
 from kernel_backend.text.compare import (
     HISTORY_HEAD,
@@ -22,7 +22,7 @@ MOST = 200  # rows of a history
 
 
 def _diff(call: Call) -> Answer:
-    client, a, b = call.client, whole(call.reference), whole(call.arguments.other)
+    client, a, b = call.client, whole(call.reference), whole(call.resolve(call.arguments.other))
     strict = call.arguments.strict
     if strict and call.arguments.attribute:
         raise InvalidRequest("--strict compares results, and --attribute trains for causes: leave one of them out")
@@ -53,7 +53,7 @@ DIFF = Verb(
         argument(
             "other",
             metavar="OTHER",
-            type=parse_reference,
+            type=parse_subject,
             help="the experiment to compare it with",
             complete="experiment",
         ),

@@ -9,7 +9,6 @@ from kernel_backend.commands.answer import OK, USAGE, Answer, Text
 from kernel_backend.commands.verb import JSON, Call, Verb, argument
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.disk import UNDO_S, DiskUsage
-from kernel_backend.model.ids import parse_reference
 from kernel_backend.model.sizes import size
 from kernel_backend.model.views.overview import Overview
 from kernel_backend.text.disk import usage_lines
@@ -43,7 +42,7 @@ def _each(act: Callable[[int], Overview], numbers: list[int]) -> list[Overview]:
 
 
 def _numbers(call: Call) -> list[int]:
-    references = [parse_reference(word) for word in call.arguments.words]
+    references = [call.resolve(word) for word in call.arguments.words]
     if not references or any(each.trial is not None for each in references):
         raise InvalidRequest(f"{call.command} takes whole experiments: write {call.command} 12")
     return list(dict.fromkeys(each.experiment for each in references))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from kernel_backend.commands.answer import Answer, Table, Text
 from kernel_backend.commands.verb import JSON, Call, Verb, argument, count
 from kernel_backend.errors import InvalidRequest
-from kernel_backend.model.ids import parse_reference
 from kernel_backend.text import disk as words
 
 ROWS = 20
@@ -14,7 +13,7 @@ ROWS = 20
 def _du(call: Call) -> Answer:
     options, client = call.arguments, call.client
     if options.words:
-        references = [parse_reference(word) for word in options.words]
+        references = [call.resolve(word) for word in options.words]
         if any(each.trial is not None for each in references):
             raise InvalidRequest(f"{call.command} takes whole experiments: write {call.command} 12")
         usages = [client.usage_of(each.experiment) for each in references]

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import re
 import time
-from argparse import Namespace
 from collections.abc import Iterator
 
-from kernel_backend.client import Client
 from kernel_backend.commands.answer import Answer, Log
 from kernel_backend.commands.verb import JSON, NUMBER, Call, Verb, argument, count
 from kernel_backend.errors import InvalidRequest
@@ -21,7 +19,7 @@ LOOK_S = 0.5  # between reads of a followed log
 def _logs(call: Call) -> Answer:
     options = call.arguments
     wanted = _pattern(options.grep)
-    chunks = _chunks(call.client, options, spaced=call.program == "daylight")
+    chunks = _chunks(call, spaced=call.program == "daylight")
     if call.json:
         *_, last = chunked = list(chunks)
         text = "".join(line for line in _lines(iter(chunked)) if wanted.search(line))
@@ -30,14 +28,14 @@ def _logs(call: Call) -> Answer:
     return Answer(None, [Log(lines, "" if options.grep else "nothing was printed")])
 
 
-def _chunks(client: Client, options: Namespace, spaced: bool) -> Iterator[LogChunk]:
+def _chunks(call: Call, spaced: bool) -> Iterator[LogChunk]:
     """Yield a rank's log in chunks; with the option `follow`, continue with later attempts until the trial has ended.
 
     The log of an attempt that hung is followed by the stack traces of its ranks; with `spaced`, after an empty line.
     """
-    experiment = options.reference.experiment
-    trial = options.reference.trial or client.front(experiment)
-    attempt, rank, offset = options.attempt or options.reference.attempt, options.rank, 0
+    client, options, (experiment, trial, attempt) = call.client, call.arguments, call.reference
+    trial = trial or client.front(experiment)
+    attempt, rank, offset = options.attempt or attempt, options.rank, 0
     follow = getattr(options, "follow", False)
     while True:
         chunk = client.logs(experiment, trial, attempt, rank, offset)

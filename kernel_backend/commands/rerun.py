@@ -14,7 +14,7 @@ from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.diff import Diff, Rerun
 from kernel_backend.model.environments import packages
 from kernel_backend.model.experiment import Config, Experiment
-from kernel_backend.model.ids import Reference, parse_reference, whole
+from kernel_backend.model.ids import Reference, whole
 from kernel_backend.model.labels import UNLABELLED, Labels
 from kernel_backend.model.record import Value, checked
 from kernel_backend.model.search.records import Search
@@ -163,6 +163,7 @@ def _rerun(call: Call) -> Answer:
 
 def _continue(call: Call) -> Answer:
     options, (number, trial, _) = call.arguments, _reference(call)
+    version = call.version_of(options.words[0])
     planned = plan(
         call.client,
         number,
@@ -172,7 +173,7 @@ def _continue(call: Call) -> Answer:
         options.data or (),
         trial,
         options.trust,
-        options.checkpoint,
+        options.checkpoint or (version.checkpoint if version else "newest"),
     )
     for note in planned.notes:
         call.console.note(note)
@@ -188,7 +189,7 @@ def _reference(call: Call) -> Reference:
     words = call.arguments.words
     if not words or "=" in words[0]:
         raise InvalidRequest(f"{call.command} takes an experiment first: write {call.command} 41 lr=0.1")
-    return parse_reference(words[0])
+    return call.resolve(words[0])
 
 
 def _verify(call: Call) -> Answer:
@@ -256,8 +257,7 @@ CONTINUE = Verb(
         argument(
             "--checkpoint",
             metavar="WHICH",
-            default="newest",
-            help="newest, best, or the step of one [newest]",
+            help="newest, best, or the step of one [newest, or that of the model]",
             complete="step",
         ),
         *rerun_options(),

@@ -23,6 +23,7 @@ from kernel_backend.commands import (
     webhooks,
 )
 from kernel_backend.commands.exports import export
+from kernel_backend.commands.register import verbs as register
 from kernel_backend.commands.verb import Verb
 
 VERBS: Mapping[str, Verb] = {
@@ -42,6 +43,7 @@ VERBS: Mapping[str, Verb] = {
         compare.HISTORY,
         *search.VERBS,
         *checkpoints.VERBS,
+        *register.VERBS,
         artifacts.ARTIFACTS,
         artifacts.CELL_VALUES,
         *cluster.VERBS,
@@ -65,6 +67,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
         *("best", "trials", "diff", "history", "facts", "source", "env"),
         *("values", "artifacts", "checkpoints", "export"),
     ),
+    "Register": ("register", "models", "model"),
     "Manage": (
         *("checkpoint", "gc", "delete", "undelete", "du", "quota", "usage", "pool", "audit", "webhook"),
         *("serve", "backup", "restore", "db", "doctor", "cluster", "completion"),

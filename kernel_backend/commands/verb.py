@@ -12,7 +12,8 @@ from kernel_backend.client import Client
 from kernel_backend.commands.answer import Answer, Console
 from kernel_backend.definition.command.programs import split_words
 from kernel_backend.errors import InvalidRequest
-from kernel_backend.model.ids import Reference, parse_reference
+from kernel_backend.model.ids import ModelReference, Reference, parse_subject
+from kernel_backend.model.register.records import ModelVersion
 from kernel_backend.spec.limits import whole_number
 from kernel_backend.spec.option_parser import OptionParser, add_options, options_for
 from kernel_backend.spec.options import Candidates, Host, Option
@@ -53,11 +54,26 @@ class Call:
         """Return whether the answer is printed as JSON instead of rendered."""
         return bool(getattr(self.arguments, "json", False))
 
-    @property
+    @cached_property
     def reference(self) -> Reference:
         """Return the experiment or trial that the arguments of the call name."""
-        found: Reference = self.arguments.reference
-        return found
+        return self.resolve(self.arguments.reference)
+
+    def resolve(self, subject: Reference | ModelReference | str) -> Reference:
+        """Return the experiment or trial that a number or a model such as `memes@production` names.
+
+        The trial is named only if it is one of a search. Raises InvalidRequest, and NotFound for an unknown model.
+        """
+        found = parse_subject(subject) if isinstance(subject, str) else subject
+        if isinstance(found, Reference):
+            return found
+        version = self.client.model_version(found)
+        return Reference(version.experiment, version.trial if version.search else None)
+
+    def version_of(self, subject: Reference | ModelReference | str) -> ModelVersion | None:
+        """Return the version of a model that `subject` names; None if it names an experiment or a trial."""
+        found = parse_subject(subject) if isinstance(subject, str) else subject
+        return self.client.model_version(found) if isinstance(found, ModelReference) else None
 
 
 @dataclass(frozen=True)
@@ -172,9 +188,9 @@ def count(text: str) -> int:
 
 NUMBER = argument(
     "reference",
-    help="an experiment, as 12, or a trial, as 12.1",
+    help="an experiment, as 12, or a trial, as 12.1, or a model, as memes@production",
     metavar="NUMBER",
-    type=parse_reference,
+    type=parse_subject,
     complete="experiment",
 )
 JSON = argument("--json", help="print JSON", action="store_true", host="terminal")

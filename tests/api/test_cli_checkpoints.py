@@ -6,9 +6,12 @@ import argparse
 import json
 import os
 import pty
+import re
 import shutil
 import subprocess
 import sys
+import time
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -25,6 +28,7 @@ from kernel_backend.model.ids import AttemptId, Reference
 from kernel_backend.model.snapshot import Snapshot
 from tests.api.committed import commit, folder, names, spoil
 from tests.api.served import Served, archive, paused, submit, token_of
+from tests.support.world import until
 
 KEY = AttemptId(1, 1, 1)
 MODEL = """\
@@ -60,6 +64,86 @@ def test_the_list_says_value_size_and_why_each_is_kept(three: Path, capsys: Capt
         ["1", "30-1", "30", "3.00", "0.3"],
     ]
     assert [row.split("not read  ")[1] for row in rows] == ["best", "fall-back", "latest, fall-back"]
+
+
+def test_a_registered_checkpoint_is_kept_and_its_aliases_have_a_history(
+    service: Served, three: Path, capsys: Capture
+) -> None:
+    def said(*words: str, code: int = 0) -> str:
+        assert main([*words]) == code, words
+        printed = capsys.readouterr()
+        return printed.out if code == 0 else printed.err
+
+    assert "checkpoint 10-1 of 1.1 is memes 1, every byte verified" in said("register", "1", "--as", "memes")
+    assert "checkpoint 10-1 of 1.1 is memes 1 already, since 20" in said("register", "1", "--as", "memes", "--best")
+    assert "20-1 of 1.1 is memes 2" in said("register", "1.1", "--as", "memes", "--step", "20", "--note", "the wider")
+    assert "memes: production 1" in said("model", "memes", "--set", "production=1", "--note", "the first")
+    begun = time.time()
+    said("model", "memes", "--set", "production=2", "--expect", "1")
+    assert "production is 2, not 1: someone" in said("model", "memes", "--set", "production=1", "--expect", "1", code=2)
+    shown = said("model", "memes")
+    assert "aliases: production 2" in shown
+    assert [line.split()[-2:] for line in shown.splitlines() if "1.1/20-1" in line] == [["the", "wider"]]
+    assert "production 1 -> 2" in shown
+    assert "the first" in shown
+    assert said("models").splitlines()[1].split()[:5] == ["memes", "2", "2", "production", "2"]
+    at = json.loads(said("model", "memes", "--at", datetime.fromtimestamp(begun, UTC).isoformat(), "--json"))
+    assert (at["aliases"], at["moves"]) == ({"production": 1}, [])
+    whole_day = said("model", "memes", "--at", datetime.now().strftime("%Y-%m-%d"))
+    assert re.search(r"at 20\S+ 00:00:00 [+-]\d{4}: no alias was set", whole_day)
+    assert whole_day.count("production") == 2
+    # What a model names takes the place of a number.
+    assert "digits" in said("show", "memes@production")
+    assert [line.split()[1] for line in said("checkpoints", "memes@1").splitlines()[1:]] == ["10-1", "20-1", "30-1"]
+    assert "checkpoint 20-1 of 1.1 is whole" in said("checkpoint", "verify", "memes@production")
+    assert "no alias producton (did you mean production?)" in said("show", "memes@producton", code=2)
+    # Retention respects versions, and says why.
+    rows = said("checkpoints", "1").splitlines()[1:]
+    assert [row.split("yes  ")[-1].split("not read  ")[-1].strip() for row in rows] == [
+        "best, registered as memes 1", "fall-back, registered as memes 2", "latest, fall-back",
+    ]  # fmt: skip
+    paused(service, service.client(), KEY)
+    assert "stays: fall-back, registered as memes 2" in said("gc", "1", "--verbose")
+    refused = r"20-1 of 1.1 is registered as memes 2: daylight model NAME --remove VERSION"
+    for action in (["delete", "--yes"], ["unpin"]):
+        assert refused in said("checkpoint", action[0], "1", "--step", "20", *action[1:], code=2)
+    service.client().stop(1)
+    until(lambda: service.client().experiment(1).ended, "#1 has ended")
+    assert "checkpoint 1/10-1 stays: registered as memes 1" in said("du", "1")
+    assert "#1 is registered as memes 1: daylight model memes --remove 1 first" in said("delete", "1", "--yes", code=2)
+    assert "memes@production is version 2: move that alias first" in said("model", "memes", "--remove", "2", code=2)
+    assert "version 1 is removed; its checkpoint stays pinned" in said("model", "memes", "--remove", "1")
+    said("model", "memes", "--unset", "production")
+    said("model", "memes", "--remove", "2")
+    for step in ("10", "20"):
+        said("checkpoint", "unpin", "1", "--step", step)
+    said("gc", "1")
+    assert names(three) == ["10-1", "30-1"]
+    assert "all versions of memes are removed" in said("show", "memes", code=2)
+    said("delete", "1", "--yes")
+
+
+def test_a_job_registers_its_best_checkpoint_and_a_model_is_trained_again(service: Served, three: Path) -> None:
+    client = service.client()
+    version = Job(1, client).register("memes", note="the best")
+    assert (version.version, version.checkpoint, version.metrics, version.note) == (
+        1,
+        "10-1",
+        {"loss": 0.1},
+        "the best",
+    )
+    assert client.model_version("memes@1") == version
+    assert version.digest == json.loads((folder(three) / "10-1" / "manifest.json").read_text())["digest"]
+    assert Job(1, client).register("memes", latest=True).checkpoint == "30-1"
+    assert main(["rerun", "memes@1", "--env", "current", "--no-wait"]) == 0
+    assert (client.experiment(2).experiment.rerun_of, client.experiment(2).experiment.begins_from) == (1, None)
+    assert main(["continue", "memes@1", "--env", "current", "--epochs", "20", "--no-wait"]) == 0
+    assert client.experiment(3).experiment.begins_from == "1.1/10-1"
+    spoil(folder(three) / "20-1" / "model.safetensors")
+    with pytest.raises(CheckpointDamaged, match=r"checkpoint 20-1 of 1\.1 is damaged: .*part model"):
+        Job(1, client).register("memes", step=20)
+    with pytest.raises(InvalidRequest, match=r"register takes a name; daylight model memes --set production=N"):
+        Job(1, client).register("memes@production")
 
 
 def test_verifying_reads_all_or_one_and_damage_is_exit_code_1(three: Path, capsys: Capture) -> None:

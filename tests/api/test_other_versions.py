@@ -33,6 +33,7 @@ from kernel_backend.model.launch.nodes import NodeOffer, NodeState
 from kernel_backend.model.launch.probe import ProbeReport
 from kernel_backend.model.launch.trace import TraceRequest
 from kernel_backend.model.record import Record
+from kernel_backend.model.register.records import ModelEdit, Registration
 from kernel_backend.model.reports import ArtifactSaved, Delivery
 from kernel_backend.model.versions import DEFAULTS, VERSION, at_defaults
 from kernel_backend.model.views.overview import Overview
@@ -101,6 +102,11 @@ VERBS: dict[str, Callable[[Client], Any]] = {
     "webhooks": lambda client: client.webhooks(),
     "test_webhook": lambda client: client.test_webhook(1),
     "remove_webhook": lambda client: client.remove_webhook(1),
+    "register": lambda client: client.register(1, 1, "30-1", "memes"),
+    "change_model": lambda client: client.change_model("memes", ModelEdit(act="protect", alias="production")),
+    "model": lambda client: client.model("memes"),
+    "models": lambda client: client.models(),
+    "model_version": lambda client: removed(client),
     "upload_snapshot": lambda client: client.upload_snapshot(*archive()),
     "submit": lambda client: submit(client),
     "submit_once": lambda client: submit(client),
@@ -196,6 +202,13 @@ def deleted(client: Client) -> Overview:
     return client.delete_experiment(1)
 
 
+def removed(client: Client) -> list[Any]:
+    assert client.model_version("memes").reference == "1.1/30-1"
+    client.change_model("memes", ModelEdit(act="remove", version=1))  # it would keep #1 from being deleted
+    client.pin(1, 1, "30-1", pinned=False)
+    return client.models()
+
+
 def checked_pool(client: Client) -> PoolCheck:
     client.set_pool("second", SECOND)
     return client.check_pool("second", "/usr/bin/python3")
@@ -224,6 +237,8 @@ class LaterSubmission(Submission):
     config: LaterConfig = LaterConfig()
 
 
+WHERE = {"trial": 1, "checkpoint": "30-1"}
+NAMED: dict[type[Record], str] = {ModelEdit: "memes"}
 BODIES: dict[type[Record], dict[str, Any]] = {
     Submission: {"snapshot": archive()[0], "python": "/usr/bin/python3", "cwd": "/", "again": True},
     Resumption: {},
@@ -237,6 +252,8 @@ BODIES: dict[type[Record], dict[str, Any]] = {
     PoolSettings: {"engine": "slurm"},
     PoolCheckRequest: {},
     NewWebhook: {"url": NOWHERE},
+    Registration: {"name": "memes"},
+    ModelEdit: {"act": "protect", "alias": "production"},
 }
 
 
@@ -282,7 +299,9 @@ def test_no_route_takes_a_field_that_it_does_not_know_unless_it_changes_nothing(
     assert {kind for *_, kind in kinds} == BODIES.keys()
     for path, how, kind in sorted(kinds, key=lambda each: each[0]):
         later = create_model("Later", __base__=kind, urgency=(str, "usual"))
-        where = served.url + path.format(number=SEARCH if kind is Extension else 1, name="second")
+        where = served.url + path.format(
+            number=SEARCH if kind is Extension else 1, **WHERE | {"name": NAMED.get(kind, "second")}
+        )
         for urgency, status in (("great", 400), ("usual", 200)):
             body = later(**BODIES[kind], urgency=urgency)
             headers = {"Authorization": f"Bearer {TOKEN}", VERSION: "9.9.9", DEFAULTS: ",".join(at_defaults(body))}

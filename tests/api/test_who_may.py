@@ -16,17 +16,19 @@ from kernel_backend.api.cluster_page import PAGES
 from kernel_backend.api.routes import ROUTES
 from kernel_backend.cli import main
 from kernel_backend.client import Client
-from kernel_backend.errors import Forbidden, NotFound
+from kernel_backend.errors import Conflict, Forbidden, NotFound
 from kernel_backend.model.cluster.directory import Directory
 from kernel_backend.model.cluster.people import Person
 from kernel_backend.model.diff import Rerun
 from kernel_backend.model.experiment import Config, Submission
 from kernel_backend.model.ids import AttemptId
+from kernel_backend.model.register.records import ModelEdit
 from kernel_backend.model.search.records import Search
 from kernel_backend.model.search.space import Choices, Parameter, Space
 from kernel_backend.model.webhooks.rules import ADMIN_S, HostRules
 from kernel_backend.service.outbox import sender
 from kernel_backend.service.outbox.config import OutboxConfig
+from tests.api.committed import commit
 from tests.api.people import PEOPLE, FakeHub
 from tests.api.served import Served, StillEngine, archive, submit, token_of
 from tests.api.test_every_route import EXAMPLES
@@ -74,6 +76,7 @@ WHOSE = {
         f"DELETE {KEPT}",
         f"POST {KEPT}/pin",
         f"POST {KEPT}/unpin",
+        f"POST {KEPT}/register",
         f"POST {ONE}/stop",
         "POST /api/queue/{number}/priority",
     ],
@@ -91,6 +94,9 @@ WHOSE = {
         "POST /api/webhooks",
         "DELETE /api/webhooks/{number}",  # of others there are none: test_webhooks.py
         "POST /api/webhooks/{number}/test",
+        "GET /api/models",
+        "GET /api/models/{name}",  # of others there are none: below
+        "POST /api/models/{name}",
         "HEAD /api/snapshots/{id}",
         "PUT /api/snapshots/{id}",
     ],
@@ -121,6 +127,8 @@ BODIES = {
     "quota": {"limit": 9},
     "priority": {"priority": -1},
     "pools/ada": {"engine": "slurm"},
+    "register": {"name": "memes"},
+    "models/ada": {"act": "protect", "alias": "production"},
 }
 # Pages that a service serves beside its routes, and what they show to a user who has not signed in to a hub.
 NOT_SIGNED_IN = {
@@ -177,6 +185,60 @@ def outcome(answer: httpx.Response) -> str:
 def test_it_is_written_down_whose_each_route_is() -> None:
     assert [call for call in SERVED if call not in CALLS] == []
     assert {path for path, _ in PAGES} == set(NOT_SIGNED_IN)
+
+
+def test_a_model_is_its_users_or_its_groups_and_seen_by_the_group_of_its_experiments(
+    served: Served, client: dict[str, Client]
+) -> None:
+    commit(served.home, 10, loss=0.5)
+    dave, danielle, eve, ada, guest = (client[name] for name in ("dave", "danielle", "eve", "ada", "guest"))
+    production = ModelEdit(act="set", alias="production", version=1, note="it is good")
+
+    def names(of: Client) -> list[str]:
+        return [f"{each.owner}/{each.name}" for each in of.models()]
+
+    assert dave.register(1, 1, "10-1", "memes").version.title == "memes 1"
+    for other in (danielle, guest):  # who may look at the experiment
+        assert other.model_version("dave/memes").reference == "1.1/10-1"
+        with pytest.raises(Forbidden, match=r"#1 is dave's|custom:daylight:submit"):
+            other.register(1, 1, "10-1", "memes")
+    with pytest.raises(Forbidden, match="dave/memes is dave's: you may look at it and not change it"):
+        danielle.change_model("dave/memes", production)
+    with pytest.raises(NotFound, match="there is no model dave/memes: daylight models lists them"):
+        eve.change_model("dave/memes", production)
+    assert dave.register(1, 1, "10-1", "vision/memes").version.title == "vision/memes 1"
+    with pytest.raises(Forbidden, match="speech/memes is speech's"):
+        dave.register(1, 1, "10-1", "speech/memes")
+    with pytest.raises(Conflict, match=r"of the group wrong, .*#1 counts for vision: register it under another name"):
+        dave.register(1, 1, "10-1", "wrong/memes")
+    assert danielle.change_model("vision/memes", production).aliases == {"production": 1}
+    assert danielle.change_model("vision/memes", ModelEdit(act="protect", alias="production")).protected
+    for refused in (dave, danielle):
+        with pytest.raises(Forbidden, match="memes@production is protected: only admins"):
+            refused.change_model("vision/memes", ModelEdit(act="unset", alias="production"))
+    with pytest.raises(Forbidden, match="custom:daylight:submit"):
+        guest.change_model("vision/memes", production)
+    assert names(dave) == names(danielle) == names(ada) == ["dave/memes", "vision/memes"]
+    assert names(eve) == []
+    assert ada.change_model("vision/memes", ModelEdit(act="unset", alias="production")).aliases == {}
+    assert [(each.who, each.act, each.detail) for each in ada.audit(search="vision/memes")] == [
+        ("ada", "unset model", "production 1 -> unset"),
+        ("danielle", "protect model", "production"),
+        ("danielle", "set model", "production unset -> 1"),
+        ("dave", "register model", "1.1/10-1"),
+    ]
+    taken_back = ModelEdit(act="remove", version=1)  # so that #1 may be deleted
+    with pytest.raises(Forbidden, match="custom:daylight:submit"):
+        guest.change_model("vision/memes", taken_back)
+    assert danielle.change_model("vision/memes", taken_back).versions == ()
+    served.identity.people["dave"] = PEOPLE["dave"].model_copy(update={"submits": False})
+    try:
+        with pytest.raises(Forbidden, match="custom:daylight:submit"):
+            dave.change_model("memes", production)
+        assert dave.change_model("memes", taken_back).versions == ()
+    finally:
+        served.identity.people["dave"] = PEOPLE["dave"]
+    dave.pin(1, 1, "10-1", pinned=False)
 
 
 EXPECTED = {
@@ -334,13 +396,15 @@ USE = [
     "PUT /api/snapshots/{id}",
     "POST /api/webhooks",
     "POST /api/webhooks/{number}/test",
+    f"POST {KEPT}/register",
 ]
+MODELS = ["POST /api/models/{name}"]  # moves an alias, or takes back a version that would keep an experiment
 NEITHER = [f"POST {KEPT}/verify", f"POST {KEPT}/pin", f"POST {ONE}/trace"]  # to look closer, or to keep what is there
 
 
 def test_it_is_written_down_which_verbs_take_back() -> None:
     of_users = [call for whose in ("looks", "changes", "all") for call in WHOSE[whose] if not call.startswith("GET ")]
-    assert sorted([*TAKE_BACK, *USE, *NEITHER, "HEAD /api/snapshots/{id}"]) == sorted(of_users)
+    assert sorted([*TAKE_BACK, *USE, *MODELS, *NEITHER, "HEAD /api/snapshots/{id}"]) == sorted(of_users)
 
 
 @pytest.mark.parametrize("withdrawn", ["submits", "the group", "slots and storage"])

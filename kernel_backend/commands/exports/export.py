@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from kernel_backend.commands.answer import Answer, File, Text
-from kernel_backend.commands.checkpoints import step
+from kernel_backend.commands.checkpoints import step_of
 from kernel_backend.commands.exports.model import export_trained
 from kernel_backend.commands.exports.tensorboard import write_tensorboard
 from kernel_backend.commands.verb import JSON, NUMBER, Call, Verb, argument
@@ -21,7 +21,8 @@ MOST = 1000  # experiments in a list
 
 
 def _export(call: Call) -> Answer:
-    client, reference, out = call.client, call.arguments.reference, call.arguments.out
+    client, out = call.client, call.arguments.out
+    reference = None if call.arguments.reference is None else call.reference
     if call.arguments.model is not None:
         return _model(call)
     if call.arguments.tensorboard is not None:
@@ -42,12 +43,13 @@ def _export(call: Call) -> Answer:
 
 
 def _tensorboard(call: Call) -> Answer:
-    reference = call.arguments.reference
-    if reference is None:
+    if call.arguments.reference is None:
         raise InvalidRequest(f"--tensorboard takes an experiment or a trial: {call.command} 12 --tensorboard runs")
     if call.arguments.out is not None:
         raise InvalidRequest("--tensorboard names the folder, and --out the file of a CSV: give one of them")
-    found = write_tensorboard(call.client, reference.experiment, reference.trial, Path(call.arguments.tensorboard))
+    found = write_tensorboard(
+        call.client, call.reference.experiment, call.reference.trial, Path(call.arguments.tensorboard)
+    )
     line = f"{found.folder}: {counted(found.trials, 'trial')}, {counted(found.values, 'value')}"
     hint = f"to look at them: tensorboard --logdir {found.folder}"
     body = {"folder": str(found.folder), "trials": found.trials, "values": found.values}
@@ -55,16 +57,17 @@ def _tensorboard(call: Call) -> Answer:
 
 
 def _model(call: Call) -> Answer:
-    options, reference = call.arguments, call.arguments.reference
-    if reference is None:
+    options = call.arguments
+    if options.reference is None:
         raise InvalidRequest(f"--model takes an experiment or a trial: {call.command} 12 --model digits")
     if options.out is not None or options.tensorboard is not None:
         raise InvalidRequest("--model names the folder of a model: give it without --out and --tensorboard")
     found = export_trained(
         call.client,
-        reference,
+        call.reference,
         Path(options.model),
         CheckpointSelector(options.latest, options.best, options.step),
+        version=call.version_of(options.reference),
         module=options.module,
         formats=[each for each in options.format.split(",") if each],
         force=options.force,
@@ -98,7 +101,7 @@ EXPORT = Verb(
         argument("--format", metavar="F,G", default="", help="programs beside it: pt2 (torch.export), onnx"),
         argument("--best", action="store_true", help="the model of the best checkpoint [if it was validated]"),
         argument("--latest", action="store_true", help="of the newest [if nothing was validated]"),
-        argument("--step", metavar="S", type=step, help="of this step", complete="step"),
+        argument("--step", metavar="S", type=step_of, help="of this step", complete="step"),
         argument(
             "--module", metavar="NAME", default="auto", help="which module of a program with several [the only one]"
         ),

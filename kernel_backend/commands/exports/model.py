@@ -11,6 +11,7 @@ from kernel_backend.client import Client
 from kernel_backend.commands.checkpoints import listed
 from kernel_backend.model.checkpoints import CheckpointSelector, candidates
 from kernel_backend.model.ids import Reference
+from kernel_backend.model.register.records import ModelVersion
 from kernel_backend.trained.own_code import check_owner
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ def export_trained(
     to: Path,
     which: CheckpointSelector,
     *,
+    version: ModelVersion | None = None,
     module: str = "auto",
     formats: Sequence[str] = (),
     force: bool = False,
@@ -31,15 +33,20 @@ def export_trained(
     """Export the model of an experiment or trial into the folder `to`, and prove it there.
 
     Without a criterion in `which`, it is the best checkpoint by the experiment's metric; if nothing was validated, the
-    newest one. Another user's code is refused unless `trust` is empty; it is what to write to allow it.
+    newest one; of a registered model, it is the `version`'s own. Another user's code is refused unless `trust` is empty; it is what to write to allow it.
     """
     from kernel_backend.export.folder import export_model
 
+    if version is not None:
+        reference = Reference(version.experiment, version.trial)
     number, trial = reference.experiment, reference.trial or client.front(reference.experiment)
     if trust:
         check_owner(client, client.experiment(number), trust)
     found = listed(client, Reference(number, trial))
-    if not which.given:
+    if not which.given and version is not None:
+        found = found._replace(infos=[each for each in found.infos if each.id == version.checkpoint])
+        which = CheckpointSelector(latest=True, best=False, step=None)
+    elif not which.given:
         judged = any(math.isfinite(found.metric.cost(each.metrics)) for each in found.infos)
         which = CheckpointSelector(latest=not judged, best=judged, step=None)
     choices = candidates(found.infos, found.metric, which)

@@ -18,9 +18,9 @@ def run(*words: str) -> subprocess.CompletedProcess[str]:
 
 def test_the_process_ends_with_the_exit_code():
     assert run("--version").stdout.strip() == f"daylight {__version__}"
-    wrong = run("show", "x")
+    wrong = run("show", "1x")
     assert (wrong.returncode, wrong.stdout) == (2, "")
-    assert "'x' names no experiment" in wrong.stderr
+    assert "'1x' names no experiment" in wrong.stderr
     assert "Traceback" not in wrong.stderr
 
 

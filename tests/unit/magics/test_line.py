@@ -239,7 +239,7 @@ def test_help_and_question_mark_agree(shell: Any, capsys: pytest.CaptureFixture[
             "width (cell [1] line 2) has no value",
         ),
         ("%dl lst", "InvalidRequest", "did you mean list?"),
-        ("%dl show abc", "InvalidRequest", "'abc' names no experiment"),
+        ("%dl show 1x", "InvalidRequest", "'1x' names no experiment"),
     ],
 )
 def test_what_is_wrong_is_said_in_a_line_without_a_traceback(

@@ -1,0 +1,294 @@
+"""Register, retain and delete at random: no registered or pinned file is lost, and each log is linear.
+
+python -m tests.torture.registers [--count N] [--moves N] [--seed S]
+
+The first part plays random histories of checkpoints that are saved, registered, pinned, removed, collected by retention
+rules and deleted with their experiments; after each action all files of registered and pinned checkpoints are there.
+The second moves aliases by two writers whose clocks differ by a minute, and asks what each alias was at random times.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import random
+import sys
+import time
+from bisect import bisect_right
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from kernel_backend.checkpoints.base import Manifest, checkpoint_id
+from kernel_backend.checkpoints.retention import expendable
+from kernel_backend.checkpoints.storage import CheckpointStorage
+from kernel_backend.errors import Conflict, NotFound
+from kernel_backend.fairness.owner_limit import OwnerLimit
+from kernel_backend.model import events
+from kernel_backend.model.checkpoints import GarbageRequest
+from kernel_backend.model.cluster.people import Person
+from kernel_backend.model.disk import UNDO_S
+from kernel_backend.model.experiment import Config, Keep, Metric
+from kernel_backend.model.register.history import aliases_at, decide_change
+from kernel_backend.model.register.records import Model, ModelChange, ModelEdit, ModelVersion, Registration
+from kernel_backend.model.states import EXPERIMENT_ENDED
+from kernel_backend.service.context import Context
+from kernel_backend.service.deletion import Deletion
+from kernel_backend.service.retention import Retention
+from kernel_backend.service.verbs.checkpoints import CheckpointVerbs
+from kernel_backend.service.verbs.register import ModelVerbs
+from kernel_backend.snapshots.archive import Archive
+from kernel_backend.store.base import NewExperiment
+from kernel_backend.store.register.base import ModelStep
+from kernel_backend.store.sql import SqlStore
+from kernel_backend.workspaces.own import OwnWorkspace, SingleWorkspace
+from tests.support.builders import update_trial
+from tests.support.empty_database import empty_database
+from tests.support.memory_engine import MemoryEngine
+from tests.support.memory_folder import memory_folder
+
+ACTIONS = 16  # of a history
+FIRST = 4  # checkpoints before anything else happens
+ADA = Person(name="ada")
+CLOCK_S = 60.0  # by which the clocks of the writers differ
+Act = Callable[[], Coroutine[Any, Any, Any]]
+
+
+class Site:
+    """The parts of a service that save, register and delete checkpoints, without its control loop."""
+
+    def __init__(self, home: Path) -> None:
+        self.store = SqlStore(empty_database(home / "daylight.db"))
+        self.storage = CheckpointStorage(str(home / "checkpoints"), self.store.trial_uid)
+        context = Context(
+            store=self.store,
+            archive=Archive(home / "snapshots"),
+            engine=MemoryEngine(),
+            checkpoint_storage=self.storage,
+            workspaces=SingleWorkspace(OwnWorkspace(home)),
+            home=home,
+        )
+        limit = OwnerLimit(1, 1)
+        self.checkpoints = CheckpointVerbs(self.store, self.storage, Retention(context), limit)
+        self.models, self.deletion = ModelVerbs(self.store, self.checkpoints), Deletion(context)
+
+
+class History:
+    """A random history of one experiment, whose checkpoints become versions of two models."""
+
+    def __init__(self, site: Site, rng: random.Random) -> None:
+        self._site, self._rng, self._step = site, rng, 0
+        self._keep = Keep(best=rng.randrange(2), latest=rng.randrange(3))
+        config = Config(keep=self._keep, metric=Metric(name="loss"))
+        draft = NewExperiment(
+            owner="ada", group="ada", snapshot="0" * 64, config=config, params={}, python="python", cwd="/"
+        )
+        experiment, _ = site.store.add_experiment(draft, at=time.time())
+        self._number = experiment.number
+        update_trial(site.store, self._number, 1, time.time(), attempt=1)
+        self._names = [f"{name}-{self._number}" for name in ("memes", "cats")]
+        self._place = site.storage.open(self._number, 1)
+        self._folder = Path(site.storage.where(self._number, 1))
+        self._pinned, self._written = set[str](), dict[str, bytes]()
+
+    async def act(self) -> str:
+        """Do something at random; return what, for the message of a failure."""
+        if self._step < FIRST:
+            await self._save()
+            return "_save"
+        acts: list[Act] = [
+            self._save,
+            self._save,
+            self._prune,
+            self._prune,
+            self._register,
+            self._register,
+            self._collect,
+        ]
+        acts += [
+            self._delete,
+            self._pin,
+            self._unpin,
+            self._move,
+            self._remove,
+            self._end,
+            self._delete_all,
+            self._purge,
+        ]
+        chosen = self._rng.choice(acts)
+        with suppress(Conflict, NotFound):
+            await chosen()
+        return chosen.__name__
+
+    def lost(self) -> list[str]:
+        """Return the registered and pinned checkpoints of which a byte is missing."""
+        there = {each.id for each in self._place.committed()}
+        wanted = {each.checkpoint for each in self._site.store.registered(self._number)} | self._pinned
+        return sorted(id for id in wanted if id not in there or self._read(id) != self._written[id])
+
+    def _read(self, checkpoint: str) -> bytes:
+        return (self._folder / checkpoint / "model.safetensors").read_bytes()
+
+    async def _save(self) -> None:
+        if self._site.store.experiment(self._number).state in EXPERIMENT_ENDED:
+            return
+        self._step += 1
+        part = self._place.write(checkpoint_id(self._step, 1), "model", [self._rng.randbytes(32)])
+        manifest = Manifest(
+            experiment=self._number, trial=1, uid=self._site.store.trial_uid(self._number, 1), attempt=1,
+            step=self._step, epoch=0.0, at=0.0, world=1, seed=0, params={}, parts=(part,),
+            metrics={"loss": self._rng.random()},
+        )  # fmt: skip
+        self._place.commit(manifest)
+        self._written[manifest.id] = self._read(manifest.id)
+
+    async def _prune(self) -> None:
+        """Apply the retention rules as a running rank does; another action may come after its listing."""
+        listed = expendable(self._place.committed(), self._keep, Metric(name="loss"))
+        if self._rng.random() < 0.5:
+            with suppress(Conflict, NotFound):
+                await self._register()
+        for each in listed:
+            self._place.discard(each.id)
+
+    async def _register(self) -> None:
+        name = self._rng.choice(self._names)
+        await self._site.models.register(ADA, self._number, 1, self._chosen(), Registration(name=name))
+
+    async def _collect(self) -> None:
+        await self._site.checkpoints.collect(ADA, GarbageRequest(experiment=self._number))
+
+    async def _delete(self) -> None:
+        await self._site.checkpoints.delete(ADA, self._number, 1, self._chosen())
+
+    async def _pin(self) -> None:
+        chosen = self._chosen()
+        await self._site.checkpoints.pin(ADA, self._number, 1, chosen, True)
+        self._pinned.add(chosen)
+
+    async def _unpin(self) -> None:
+        chosen = self._chosen()
+        await self._site.checkpoints.pin(ADA, self._number, 1, chosen, False)
+        self._pinned.discard(chosen)
+
+    async def _move(self) -> None:
+        name, alias = self._rng.choice(self._names), self._rng.choice(["production", "candidate"])
+        edit = ModelEdit(act="set", alias=alias, version=self._rng.randrange(1, 4))
+        if self._rng.random() < 0.3:
+            edit = ModelEdit(act="unset", alias=alias)
+        await self._site.models.change(ADA, name, edit)
+
+    async def _remove(self) -> None:
+        edit = ModelEdit(act="remove", version=self._rng.randrange(1, 4))
+        await self._site.models.change(ADA, self._rng.choice(self._names), edit)
+
+    async def _end(self) -> None:
+        """End the experiment; its trial is queued, so that a stop ends both."""
+        store, now = self._site.store, time.time()
+        if store.experiment(self._number).state not in EXPERIMENT_ENDED and self._rng.random() < 0.5:
+            store.advance_trial(self._number, 1, events.Stop(), now)
+            store.advance_experiment(self._number, events.Stop(), now)
+            store.advance_experiment(self._number, events.Ended(), now)
+
+    async def _delete_all(self) -> None:
+        await self._site.deletion.delete(ADA, self._number)
+
+    async def _purge(self) -> None:
+        await self._site.deletion.purge(time.time() + UNDO_S * self._rng.choice([0.5, 2.0]))
+
+    def _chosen(self) -> str:
+        there = [each.id for each in self._place.committed()]
+        if not there:
+            raise NotFound("there is no checkpoint")
+        return self._rng.choice(there)
+
+
+def histories(count: int, seed: int) -> str:
+    """Play random histories; return how many lost no file, with what was done before the first loss."""
+    registered = 0
+    with memory_folder() as home, asyncio.Runner() as runner:
+        site = Site(home)
+        for number in range(count):
+            history, done = History(site, random.Random(f"{seed}-{number}")), list[str]()
+            for _ in range(ACTIONS):
+                done.append(runner.run(history.act()))
+                if missing := history.lost():
+                    return f"{number} of {count} histories lost no file; then {missing} after {', '.join(done)}"
+            registered += len(site.store.registered(history._number))
+        site.store.close()
+    return f"{count} of {count} histories lost no file, {registered} registered versions"
+
+
+def moves(count: int, seed: int) -> str:
+    """Move aliases by two writers; return how many questions by date were answered rightly, if the log is linear."""
+    with memory_folder() as home:
+        file = empty_database(home / "daylight.db")
+        stores = [SqlStore(file), SqlStore(file)]
+        for number in (1, 2, 3):
+            _register(stores[0], number)
+        with ThreadPoolExecutor(2) as pool:
+            work = [pool.submit(_moves, stores[writer], writer, count // 2, seed) for writer in (0, 1)]
+            done = sorted((each for one in work for each in one.result()), key=lambda each: each.number)
+        log = stores[0].models()[0].log
+        for store in stores:
+            store.close()
+    if [each.number for each in log] != list(range(1, len(log) + 1)) or tuple(done) != log[3:]:
+        return f"the log is not the {count} moves in a line"
+    states, now = [dict[str, int]()], dict[str, int]()
+    for each in done:  # what the writers have been told, one after the other
+        if each.before != now.get(each.alias) or each.version is None:
+            return f"entry {each.number} says {each.alias} was {each.before}, and it was {now.get(each.alias)}"
+        now = {**now, each.alias: each.version}
+        states.append(now)
+    times, rng = [each.at for each in done], random.Random(seed)
+    asked = [rng.choice([rng.choice(times), rng.uniform(times[0] - 1, times[-1] + 1)]) for _ in range(1000)]
+    right = sum(aliases_at(log, at) == states[bisect_right(times, at)] for at in asked)
+    return f"{len(done)} moves in one linear log, {right} of 1000 questions by date right"
+
+
+def _register(store: SqlStore, experiment: int) -> None:
+    version = ModelVersion(
+        owner="ada", name="memes", version=1, experiment=experiment, trial=1, search=False, checkpoint="10-1", step=10,
+        digest="d", snapshot="0" * 64, author="ada", group="ada", metric=Metric(), who="ada", at=0.0,
+    )  # fmt: skip
+    change = ModelChange(at=0.0, who="ada", act="register")
+    store.change_model("ada", "memes", lambda before: ModelStep(change, version))
+
+
+def _moves(store: SqlStore, writer: int, count: int, seed: int) -> list[ModelChange]:
+    """Move aliases until `count` moves have changed one; return the entries of the log."""
+    rng, done = random.Random(f"{seed}-{writer}"), list[ModelChange]()
+    while len(done) < count:
+        edit = ModelEdit(act="set", alias=rng.choice(["production", "candidate"]), version=rng.randrange(1, 4))
+        made: list[ModelChange] = []
+
+        def decide(model: Model | None, edit: ModelEdit = edit, made: list[ModelChange] = made) -> ModelStep | None:
+            assert model is not None
+            change = decide_change(model, edit, str(writer), time.time() - CLOCK_S * writer, admin=False)
+            made[:] = [] if change is None else [change]
+            return None if change is None else ModelStep(change)
+
+        model = store.change_model("ada", "memes", decide)
+        if made:
+            assert model is not None
+            done.append(model.log[-1])
+    return done
+
+
+def main() -> int:
+    """Run both parts, print what they found, and return the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--count", type=int, default=10_000)
+    parser.add_argument("--moves", type=int, default=1000)
+    parser.add_argument("--seed", type=int, default=0)
+    asked = parser.parse_args()
+    played, moved = histories(asked.count, asked.seed), moves(asked.moves, asked.seed)
+    print(played, moved, sep="\n", flush=True)
+    right = played.startswith(f"{asked.count} of {asked.count}") and "1000 of 1000" in moved
+    return int(not right)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
