@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Self
 
 from jupyter_ext.job.base import JobBase
+from kernel_backend.commands.checkpoints import listed
 from kernel_backend.commands.register.verbs import register
 from kernel_backend.model.checkpoints import CheckpointSelector
 from kernel_backend.model.ids import Reference
@@ -86,7 +87,8 @@ class JobActions(JobBase):
             A byte of the checkpoint has changed.
         """
         which = CheckpointSelector(latest=latest, best=step is None and not latest, step=step)
-        return register(self._client, Reference(self.number, trial), name, which, note).version
+        found = listed(self._client, Reference(self.number, trial))
+        return register(self._client, found, name, which, note).version
 
     def tag(self, *add: str, remove: Iterable[str] = ()) -> Self:
         """Add tags to the experiment and remove others.

@@ -46,6 +46,18 @@ def listed(client: Client, reference: Reference) -> CheckpointList:
     return CheckpointList(number, overview.experiment.config.metric, found)
 
 
+def named(call: Call) -> CheckpointList:
+    """Return the checkpoints that the arguments of a call name: of a model without a selector, its version's alone."""
+    found, options = listed(call.client, call.reference), call.arguments
+    version = None if selector(options).given else call.version_of(options.reference)
+    if version is None:
+        return found
+    options.latest = True
+    return found._replace(
+        infos=[each for each in found.infos if (each.trial, each.id) == (version.trial, version.checkpoint)]
+    )
+
+
 def verified(client: Client, found: CheckpointList) -> CheckpointList:
     """Verify every byte of those checkpoints that are not verified yet; return all with the results.
 
@@ -70,7 +82,7 @@ def chosen(found: CheckpointList, action: str, options: argparse.Namespace) -> l
         raise InvalidRequest(f"--to and --force belong to download, not to {action}")
     if _means_all(action, options):
         return found.infos
-    return [choose(found.infos, found.metric, _which(options))]
+    return [choose(found.infos, found.metric, selector(options))]
 
 
 def act_on(
@@ -91,12 +103,13 @@ def act_on(
     return done
 
 
-def _which(options: argparse.Namespace) -> CheckpointSelector:
+def selector(options: argparse.Namespace) -> CheckpointSelector:
+    """Return what the options `--latest`, `--best` and `--step` select."""
     return CheckpointSelector(options.latest, options.best, options.step)
 
 
 def _means_all(action: str, options: argparse.Namespace) -> bool:
-    return action == "verify" and not _which(options).given
+    return action == "verify" and not selector(options).given
 
 
 def act(
@@ -149,13 +162,7 @@ def _checkpoints(call: Call) -> Answer:
 
 def _checkpoint(call: Call) -> Answer:
     client, options, action = call.client, call.arguments, call.arguments.action
-    found = listed(client, call.reference)
-    if (version := call.version_of(options.reference)) is not None and not _which(options).given:
-        own = (version.trial, version.checkpoint)
-        found, options.latest = (
-            found._replace(infos=[each for each in found.infos if (each.trial, each.id) == own]),
-            True,
-        )
+    found = named(call)
     infos = chosen(found, action, options)
     asks = action == "delete" and not getattr(options, "yes", False)
     if asks and not call.console.agrees(f"delete {found.name(infos[0])} ({size(infos[0].bytes)})"):

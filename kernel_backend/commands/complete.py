@@ -56,12 +56,14 @@ def live_values(kind: Candidates) -> Sequence[str]:
     """
     if kind == "state":
         return STATES
-    if kind not in ("experiment", "trial", "node"):
+    if kind not in ("experiment", "trial", "node", "model"):
         return []
     try:
         client = Client.at_home(home())
         if kind == "node":
             return [node.name for node in client.nodes()]
+        if kind == "model":
+            return [each.name for each in client.models()]
         return [str(each.experiment.number) for each in client.experiments()]
     except DaylightError:
         return []

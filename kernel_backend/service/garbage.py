@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from kernel_backend.checkpoints import retention
 from kernel_backend.checkpoints.base import Checkpoints, Manifest
+from kernel_backend.checkpoints.directory import BAD
 from kernel_backend.checkpoints.storage import CheckpointStorage
 from kernel_backend.lifecycle.resume import lineage
 from kernel_backend.model.checkpoints import CheckpointDecision, GarbageReport
@@ -152,7 +153,10 @@ def _decision(manifest: Manifest, reasons: tuple[str, ...]) -> CheckpointDecisio
 
 
 def _set_aside(checkpoints: TrialCheckpoints, now: float) -> list[CheckpointDecision]:
-    """Return decisions to delete damaged checkpoints that were put into quarantine more than a week before `now`."""
+    """Return decisions to delete damaged checkpoints that were put into quarantine more than a week before `now`.
+
+    What is left of a version of a model stays, since nothing else is.
+    """
     return [
         CheckpointDecision(
             experiment=checkpoints.trial.experiment,
@@ -162,5 +166,5 @@ def _set_aside(checkpoints: TrialCheckpoints, now: float) -> list[CheckpointDeci
             reasons=(f"damaged, set aside {(now - each.since) / 86400:.0f} days ago",),
         )
         for each in checkpoints.place.aside()
-        if now - each.since > WEEK_S
+        if now - each.since > WEEK_S and each.name.removesuffix(BAD) not in checkpoints.registered
     ]

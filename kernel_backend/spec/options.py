@@ -15,7 +15,9 @@ from kernel_backend.spec.limits import CENTURY, COUNT, GANG, SLOT_TIME, TRIALS
 
 Host = Literal["both", "notebook", "terminal"]
 # Kind of value, for completion; "" if it cannot be completed.
-Candidates = Literal["", "experiment", "trial", "step", "state", "user", "group", "node", "column", "file", "folder"]
+Candidates = Literal[
+    "", "experiment", "trial", "step", "state", "user", "group", "node", "model", "column", "file", "folder"
+]
 VIEWS = ("auto", "card", "widget")
 
 

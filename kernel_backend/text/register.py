@@ -75,7 +75,7 @@ def registered_lines(made: Registered, command: str) -> list[str]:
 
 def _change(change: ModelChange) -> str:
     if change.act == "register":
-        return f"version {change.version}"
+        return f"version {change.version} registered"
     if change.act == "remove":
         return f"version {change.version} removed"
     if change.act in ("set", "unset"):

@@ -95,6 +95,8 @@ def test_a_registered_checkpoint_is_kept_and_its_aliases_have_a_history(
     # What a model names takes the place of a number.
     assert "digits" in said("show", "memes@production")
     assert [line.split()[1] for line in said("checkpoints", "memes@1").splitlines()[1:]] == ["10-1", "20-1", "30-1"]
+    assert "20-1 of 1.1 is cats 1" in said("register", "memes@production", "--as", "cats")
+    said("model", "cats", "--remove", "1")
     assert "checkpoint 20-1 of 1.1 is whole" in said("checkpoint", "verify", "memes@production")
     assert "no alias producton (did you mean production?)" in said("show", "memes@producton", code=2)
     # Retention respects versions, and says why.
@@ -112,7 +114,9 @@ def test_a_registered_checkpoint_is_kept_and_its_aliases_have_a_history(
     assert "checkpoint 1/10-1 stays: registered as memes 1" in said("du", "1")
     assert "#1 is registered as memes 1: daylight model memes --remove 1 first" in said("delete", "1", "--yes", code=2)
     assert "memes@production is version 2: move that alias first" in said("model", "memes", "--remove", "2", code=2)
-    assert "version 1 is removed; its checkpoint stays pinned" in said("model", "memes", "--remove", "1")
+    assert "version 1 is removed; its checkpoint stays until daylight checkpoint unpin 1.1 --step 10" in said(
+        "model", "memes", "--remove", "1"
+    )
     said("model", "memes", "--unset", "production")
     said("model", "memes", "--remove", "2")
     for step in ("10", "20"):

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from outbox_contract import hook
+from register_contract import register, version
 from sqlalchemy import URL
 from store_contract import draft, placed, rank_times, search, slot_use, started, training
 
@@ -31,7 +32,7 @@ __all__ = ["postgres"]  # a fixture of the tests below
 New = Callable[[], URL]
 DEED = AuditEntry(at=1.0, who="ada", act="set", on="dave", detail="limit none -> 4: “größer”")
 FAULT = NodeFault(pool="gpu", node="n1", kind="clock", attempt="1.1-1", at=2.5, reason="its clock is 5 min off")
-EVERY_TABLE = 20
+EVERY_TABLE = 22
 
 
 @pytest.fixture
@@ -70,6 +71,7 @@ def fill(url: URL) -> None:
         at=4.0,
     )
     store.add_webhook(hook(draft().owner, failing_since=1 / 3), 20, None)
+    register(store, version(metrics={"accuracy": 1 / 3}, note="größer"))
     number = search(store)
     store.record(
         number, [LogEntry(number=1, at=5.0, event=Vacancy(), decision=Create(trial=1, params={}, until=1))], at=5.0

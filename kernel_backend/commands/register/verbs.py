@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 
 from kernel_backend.client import Client
 from kernel_backend.commands.answer import Answer, Table, Text
-from kernel_backend.commands.checkpoints import listed, step_of
+from kernel_backend.commands.checkpoints import CheckpointList, named, selector, step_of
 from kernel_backend.commands.verb import JSON, NUMBER, Call, Verb, argument, count
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.checkpoints import CheckpointSelector, choose
-from kernel_backend.model.ids import Reference, parse_alias, parse_model
+from kernel_backend.model.ids import parse_alias, parse_model
 from kernel_backend.model.record import checked
 from kernel_backend.model.register.history import aliases_at
 from kernel_backend.model.register.records import Model, ModelEdit, Registered
@@ -41,19 +41,18 @@ def parse_period(text: str) -> Period:
     return Period(begin.timestamp(), end.timestamp())
 
 
-def register(client: Client, reference: Reference, name: str, which: CheckpointSelector, note: str = "") -> Registered:
-    """Register the checkpoint that `which` selects among those of an experiment or a trial as a version of a model."""
-    found = listed(client, reference)
+def register(client: Client, found: CheckpointList, name: str, which: CheckpointSelector, note: str = "") -> Registered:
+    """Register the checkpoint that `which` selects among those that are `found` as a version of a model."""
     info = choose(found.infos, found.metric, which)
     return client.register(found.number, info.trial, info.id, name, note)
 
 
 def _register(call: Call) -> Answer:
     options = call.arguments
-    which = CheckpointSelector(options.latest, options.best, options.step)
+    found, which = named(call), selector(options)
     if not which.given:
         which = CheckpointSelector(best=True)
-    made = register(call.client, call.reference, options.name, which, options.note or "")
+    made = register(call.client, found, options.name, which, options.note or "")
     return Answer(made, [Text(words.registered_lines(made, call.command))])
 
 
@@ -72,10 +71,13 @@ def _model(call: Call) -> Answer:
     if not given and (options.note is not None or options.expect is not None):
         raise InvalidRequest(f"--note and --expect belong to a change: {call.command} {name} --set production=3")
     if given:
-        model = call.client.change_model(name, _edit(given, options.note or "", options.expect))
-        lines = [f"{name}: {words.aliases_text(model.aliases, model.protected) or 'no alias is set'}"]
+        edit, lines = _edit(given, options.note or "", options.expect), list[str]()
         if options.remove is not None:
-            lines.append(f"version {options.remove} is removed; its checkpoint stays pinned until it is unpinned")
+            gone = call.client.model_version(f"{name}@{options.remove}")
+            unpin = f"{call.program} checkpoint unpin {gone.experiment}.{gone.trial} --step {gone.step}"
+            lines = [f"version {gone.version} is removed; its checkpoint stays until {unpin}"]
+        model = call.client.change_model(name, edit)
+        lines.insert(0, f"{name}: {words.aliases_text(model.aliases, model.protected) or 'no alias is set'}")
         return Answer(model, [Text(lines)])
     model = call.client.model(name)
     return _shown(model) if options.at is None else _at(model, options.at)
@@ -155,6 +157,7 @@ VERBS = (
                 "name",
                 metavar="NAME",
                 help="the model, as memes or vision/memes",
+                complete="model",
                 type=lambda text: str(parse_model(text)),
             ),
             argument(
