@@ -122,6 +122,7 @@ class Service:
             loop.cluster_state,
             preparation,
             self.checkpoints,
+            self.models,
             self._confined,
             StorageLimits(self.disk, self.stored_quotas),
         )

@@ -23,7 +23,7 @@ from kernel_backend.model.experiment import (
     parse_metric,
     parse_slot_time,
 )
-from kernel_backend.model.ids import parse_reference
+from kernel_backend.model.ids import ModelReference, parse_reference, parse_subject
 from kernel_backend.model.record import Record, Value
 from kernel_backend.model.search.records import Search
 from kernel_backend.model.search.registry import method_of
@@ -204,6 +204,12 @@ def _references(texts: Sequence[str]) -> tuple[str, ...]:
     return tuple(f"{each.experiment}.{each.trial}" if each.trial else str(each.experiment) for each in found)
 
 
+def _source(text: str) -> str:
+    """Return what `--from` names, in normal form: an experiment, a trial, or a version of a model."""
+    found = parse_subject(text)
+    return str(found) if isinstance(found, ModelReference) else _references([text])[0]
+
+
 def _own_options(texts: Sequence[str]) -> dict[str, Value]:
     """Parse the values of `--search-option`, such as `temperature=2`, to a dict by name.
 
@@ -270,7 +276,7 @@ _PARSERS: Mapping[str, Callable[[Any], Any]] = {
     "search.keep_allocation": _allocation_length,
     "search.options": _own_options,
     "search.warm": _references,
-    "weights_from": lambda text: _references([text])[0],
+    "weights_from": _source,
 }
 
 

@@ -133,7 +133,7 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         ("--from",),
         "training",
-        "an experiment, or a trial such as 12.7, with whose best weights it begins [none]",
+        "an experiment or a trial such as 12.7 with whose best weights it begins, or a model such as memes@3 [none]",
         {"metavar": "NUMBER", "dest": "weights_from"},
         config="weights_from",
         complete="experiment",

@@ -127,7 +127,9 @@ def test_a_registered_checkpoint_is_kept_and_its_aliases_have_a_history(
     said("delete", "1", "--yes")
 
 
-def test_a_job_registers_its_best_checkpoint_and_a_model_is_trained_again(service: Served, three: Path) -> None:
+def test_a_job_registers_its_best_checkpoint_and_a_model_is_trained_again(
+    service: Served, three: Path, file: Path
+) -> None:
     client = service.client()
     version = Job(1, client).register("memes", note="the best")
     assert (version.version, version.checkpoint, version.metrics, version.note) == (
@@ -143,6 +145,10 @@ def test_a_job_registers_its_best_checkpoint_and_a_model_is_trained_again(servic
     assert (client.experiment(2).experiment.rerun_of, client.experiment(2).experiment.begins_from) == (1, None)
     assert main(["continue", "memes@1", "--env", "current", "--epochs", "20", "--no-wait"]) == 0
     assert client.experiment(3).experiment.begins_from == "1.1/10-1"
+    assert main(["submit", str(file), "--from", "memes@production", "--no-wait"]) == 2  # there is no such alias
+    assert main(["submit", str(file), "--from", "memes", "--no-wait"]) == 0
+    began = client.experiment(4).experiment
+    assert (began.config.weights_from, began.begins_from) == ("1.1", "1.1/30-1:weights")
     spoil(folder(three) / "20-1" / "model.safetensors")
     with pytest.raises(CheckpointDamaged, match=r"checkpoint 20-1 of 1\.1 is damaged: .*part model"):
         Job(1, client).register("memes", step=20)

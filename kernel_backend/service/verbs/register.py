@@ -11,7 +11,7 @@ from kernel_backend.model.cluster.accounts import AuditEntry
 from kernel_backend.model.cluster.people import Person
 from kernel_backend.model.experiment import Experiment
 from kernel_backend.model.ids import parse_model
-from kernel_backend.model.register.history import decide_change, known_version
+from kernel_backend.model.register.history import choose_version, decide_change, known_version
 from kernel_backend.model.register.records import (
     Model,
     ModelChange,
@@ -48,6 +48,10 @@ class ModelVerbs:
             if _sees(who, each):
                 return each
         raise await self._missing(who, name)
+
+    async def version(self, who: Person, reference: str) -> ModelVersion:
+        """Return the version that a reference such as `memes@production` names; raises NotFound."""
+        return choose_version(await self.model(who, reference), parse_model(reference).which)
 
     async def register(self, who: Person, number: int, trial: int, checkpoint: str, asked: Registration) -> Registered:
         """Make a checkpoint the next version of a model; return it, or the version that it is already.

@@ -36,6 +36,7 @@ from kernel_backend.service.state.cluster_state import ClusterStateManager
 from kernel_backend.service.state.requests import pools_of
 from kernel_backend.service.storage_limits import StorageLimits
 from kernel_backend.service.verbs.checkpoints import CheckpointVerbs
+from kernel_backend.service.verbs.register import ModelVerbs
 from kernel_backend.snapshots.archive import UNREADABLE
 from kernel_backend.spec.config_text import check_bounds
 from kernel_backend.spec.search_rules import check_search
@@ -51,6 +52,7 @@ class SubmissionValidator:
         cluster_state: ClusterStateManager,
         preparation: Preparation,
         checkpoints: CheckpointVerbs,
+        models: ModelVerbs,
         confined: Confined,
         storage: StorageLimits,
     ) -> None:
@@ -59,7 +61,7 @@ class SubmissionValidator:
         self._cluster_state, self._preparation = cluster_state, preparation
         self._root, self._context = context.checkpoint_storage.root, context
         self._site_loads = context.site_loads
-        self._checkpoints, self._confined, self._storage = checkpoints, confined, storage
+        self._checkpoints, self._models, self._confined, self._storage = checkpoints, models, confined, storage
 
     async def draft(self, who: Person, submission: Submission, begins_from: str | None = None) -> NewExperiment:
         """Validate a submission, and return the new experiment that is to be stored.
@@ -70,7 +72,7 @@ class SubmissionValidator:
         """
         may_submit(who)
         check_size(submission)
-        submission = self._in_default_pool(submission)
+        submission, begins_from = await self._from_model(who, self._in_default_pool(submission), begins_from)
         check_bounds(submission.config)
         if submission.rerun_of is not None:
             await visible(self._store, who, submission.rerun_of)
@@ -178,6 +180,24 @@ class SubmissionValidator:
         own = search.source if search is not None and search.source is not None else ""
         archived = self._archive.size(submission.snapshot, lambda name: name == DEFINITION or is_module(name))
         return len(own.encode()) + archived
+
+    async def _from_model(
+        self, who: Person, submission: Submission, before: str | None
+    ) -> tuple[Submission, str | None]:
+        """Replace a model that `--from` names by the trial of its version, and `before` by the version's weights.
+
+        `before` stays if it is a checkpoint to continue from. Raises NotFound for an unknown model.
+        """
+        source = submission.config.weights_from
+        if source is None or source[0].isdecimal():
+            return submission, before
+        version = await self._models.version(who, source)
+        trial = f"{version.experiment}.{version.trial}"
+        config = submission.config.model_copy(update={"weights_from": trial})
+        continues = before is not None and not before.endswith(WEIGHTS)
+        return submission.model_copy(
+            update={"config": config}
+        ), before if continues else f"{version.reference}{WEIGHTS}"
 
     async def _beginning(self, who: Person, config: Config, before: str | None) -> str | None:
         """Return the checkpoint from which trials start; None if they start with new weights.
