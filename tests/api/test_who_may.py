@@ -209,7 +209,7 @@ def test_a_model_is_its_users_or_its_groups_and_seen_by_the_group_of_its_experim
     assert dave.register(1, 1, "10-1", "vision/memes").version.title == "vision/memes 1"
     with pytest.raises(Forbidden, match="speech/memes is speech's"):
         dave.register(1, 1, "10-1", "speech/memes")
-    with pytest.raises(Conflict, match=r"of the group wrong, .*#1 counts for vision: register it under another name"):
+    with pytest.raises(Conflict, match=r"the group wrong see all .*#1 counts for vision: register it under another"):
         dave.register(1, 1, "10-1", "wrong/memes")
     assert danielle.change_model("vision/memes", production).aliases == {"production": 1}
     assert danielle.change_model("vision/memes", ModelEdit(act="protect", alias="production")).protected

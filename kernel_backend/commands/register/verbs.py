@@ -31,14 +31,14 @@ class Period(NamedTuple):
 
 def parse_period(text: str) -> Period:
     """Parse a date, or a date with a time, in ISO 8601; without an offset it is local time. Raises InvalidRequest."""
+    whole_day = re.fullmatch(r"\d{4}-?\d{2}-?\d{2}", text.strip()) is not None
     try:
         begin = datetime.fromisoformat(text.strip())
-    except ValueError:
+        end = begin + timedelta(days=1) if whole_day else begin  # in local time: a day may have 23 hours
+        return Period(begin.timestamp(), end.timestamp())
+    except (ValueError, OverflowError):  # the latter for the year 9999
         example = "2026-09-01, '2026-09-01 14:30' or 2026-09-01T14:30+02:00"
         raise InvalidRequest(f"--at {text}: write a date such as {example}") from None
-    whole_day = re.fullmatch(r"\d{4}-?\d{2}-?\d{2}", text.strip()) is not None
-    end = begin + timedelta(days=1) if whole_day else begin  # in local time: a day may have 23 hours
-    return Period(begin.timestamp(), end.timestamp())
 
 
 def register(client: Client, found: CheckpointList, name: str, which: CheckpointSelector, note: str = "") -> Registered:

@@ -63,6 +63,8 @@ class ModelVerbs:
         may_submit(who)
         experiment, owner = await changeable(self._store, who, number), asked.owner or who.name
         _check_changes(who, owner, asked.name)
+        there = await asyncio.to_thread(self._store.models, owner, asked.name)
+        _check_group(who, there[0] if there else None, owner, experiment)  # before anything is pinned
         await self._checkpoints.whole(experiment, trial, checkpoint)
         async with self._checkpoints.pinning:
             manifest = await self._checkpoints.pinned(number, trial, checkpoint)
@@ -94,12 +96,7 @@ class ModelVerbs:
             if (known := known_version(model, new)) is not None:
                 before.append(known)
                 return None
-            group = model.group if model else experiment.group if owner == who.name or who.admin else owner
-            if group != experiment.group:
-                raise Conflict(
-                    f"{asked.name} is a model of the group {group}, whose members see all of its versions, and "
-                    f"experiment #{experiment.number} counts for {experiment.group}: register it under another name"
-                )
+            _check_group(who, model, owner, experiment)
             change = ModelChange(at=new.at, who=who.name, act="register", note=asked.note)
             return ModelStep(change, new, _entry(who, owner, asked.name, change, f" {new.reference}"))
 
@@ -162,6 +159,16 @@ def _check_changes(who: Person, owner: str, name: str) -> None:
     """Raise Forbidden unless the user owns the model, is in the group that owns it, or is an admin."""
     if not (who.admin or owner == who.name or owner in who.groups):
         raise Forbidden(f"{owner}/{name} is {owner}'s: you may look at it and not change it")
+
+
+def _check_group(who: Person, model: Model | None, owner: str, experiment: Experiment) -> None:
+    """Raise Conflict unless an experiment counts for the group whose members see the model."""
+    group = model.group if model else experiment.group if owner == who.name or who.admin else owner
+    if group != experiment.group:
+        raise Conflict(
+            f"the members of the group {group} see all versions of this model, and experiment #{experiment.number} "
+            f"counts for {experiment.group}: register it under another name"
+        )
 
 
 def _entry(who: Person, owner: str, name: str, change: ModelChange, detail: str = "") -> AuditEntry | None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shlex
+import time
+from collections.abc import Iterator
 from typing import get_args
 
 import pytest
@@ -17,6 +19,7 @@ from kernel_backend.cli import verbs
 from kernel_backend.client import Client
 from kernel_backend.commands.answer import Shown
 from kernel_backend.commands.complete import complete
+from kernel_backend.commands.register.verbs import parse_period
 from kernel_backend.commands.table import VERBS
 from kernel_backend.errors import InvalidRequest
 
@@ -97,3 +100,23 @@ def test_a_line_is_completed(line: str, found: list[str]):
     values = {"experiment": ["12", "7"], "trial": ["12", "7"], "state": ["paused", "failed"]}
     *words, word = line.split(" ")
     assert complete(IN_A_CELL, words, word, "notebook", lambda kind: values.get(kind, [])) == found
+
+
+@pytest.fixture
+def in_berlin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", "Europe/Berlin")
+        time.tzset()
+        yield
+    time.tzset()
+
+
+@pytest.mark.usefixtures("in_berlin")
+def test_a_date_is_a_day_of_the_local_time_and_a_time_an_instant() -> None:
+    lengths = {day: parse_period(f"2026-{day}") for day in ("09-01", "03-29", "10-25")}  # with changes of the clock
+    assert [(each.until - each.since) / 3600 for each in lengths.values()] == [24, 23, 25]
+    since, until = parse_period("2026-09-01 14:30")
+    assert since == until == parse_period("2026-09-01T12:30+00:00").since == lengths["09-01"].since + 14.5 * 3600
+    for text in ("gestern", "", "2026-13-01", "2026-09-01 25:00", "9999-12-31", "0001-01-01"):
+        with pytest.raises(InvalidRequest, match=r"--at .*: write a date such as 2026-09-01"):
+            parse_period(text)
