@@ -7,6 +7,7 @@ import json
 import os
 import pty
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -31,6 +32,7 @@ from tests.api.served import Served, archive, paused, submit, token_of
 from tests.support.world import until
 
 KEY = AttemptId(1, 1, 1)
+ROOT = Path(__file__).parents[2]
 MODEL = """\
 from torch import nn
 def model(width=2): return nn.Linear(width, 1, bias=False)
@@ -127,33 +129,41 @@ def test_a_registered_checkpoint_is_kept_and_its_aliases_have_a_history(
     said("delete", "1", "--yes")
 
 
-def test_a_job_registers_its_best_checkpoint_and_a_model_is_trained_again(
-    service: Served, three: Path, file: Path
-) -> None:
+def test_a_job_registers_its_best_checkpoint_and_no_damaged_one(service: Served, three: Path) -> None:
     client = service.client()
     version = Job(1, client).register("memes", note="the best")
-    assert (version.version, version.checkpoint, version.metrics, version.note) == (
-        1,
-        "10-1",
-        {"loss": 0.1},
-        "the best",
-    )
+    assert (version.version, version.checkpoint, version.metrics) == (1, "10-1", {"loss": 0.1})
     assert client.model_version("memes@1") == version
     assert version.digest == json.loads((folder(three) / "10-1" / "manifest.json").read_text())["digest"]
     assert Job(1, client).register("memes", latest=True).checkpoint == "30-1"
-    assert main(["rerun", "memes@1", "--env", "current", "--no-wait"]) == 0
-    assert (client.experiment(2).experiment.rerun_of, client.experiment(2).experiment.begins_from) == (1, None)
-    assert main(["continue", "memes@1", "--env", "current", "--epochs", "20", "--no-wait"]) == 0
-    assert client.experiment(3).experiment.begins_from == "1.1/10-1"
-    assert main(["submit", str(file), "--from", "memes@production", "--no-wait"]) == 2  # there is no such alias
-    assert main(["submit", str(file), "--from", "memes", "--no-wait"]) == 0
-    began = client.experiment(4).experiment
-    assert (began.config.weights_from, began.begins_from) == ("1.1", "1.1/30-1:weights")
     spoil(folder(three) / "20-1" / "model.safetensors")
     with pytest.raises(CheckpointDamaged, match=r"checkpoint 20-1 of 1\.1 is damaged: .*part model"):
         Job(1, client).register("memes", step=20)
     with pytest.raises(InvalidRequest, match=r"register takes a name; daylight model memes --set production=N"):
         Job(1, client).register("memes@production")
+
+
+def test_the_lines_of_the_guide_about_models_do_what_it_says(
+    service: Served, three: Path, file: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    page = (ROOT / "docs/guides/register.md").read_text()
+    lines = re.findall(r"^    daylight (.*)$", page, re.MULTILINE)
+    here = {"register 12": "register 1", "unpin 12 --step 500": "unpin 1 --step 10", "train.py": str(file)}
+    here |= {"--remove 2": "--remove 1", "vision/memes": "memes"}  # without a hub there are no groups
+    for line in lines:
+        for theirs, ours in here.items():
+            line = line.replace(theirs, ours)
+        trains = ["--env", "current", "--no-wait"] * line.startswith(("rerun", "continue", "submit"))
+        assert main([*shlex.split(line, comments=True), *trains]) == 0, line
+    client = service.client()
+    again, longer, other = (client.experiment(number).experiment for number in (2, 3, 4))
+    assert (again.rerun_of, again.begins_from) == (1, None)
+    assert longer.begins_from == "1.1/30-1"
+    assert (other.config.weights_from, other.begins_from) == ("1.1", "1.1/30-1:weights")
+    model = client.model("memes")
+    assert ([each.version for each in model.versions], model.protected) == ([2], ("production",))
+    assert len(lines) == 17
 
 
 def test_verifying_reads_all_or_one_and_damage_is_exit_code_1(three: Path, capsys: Capture) -> None:
