@@ -227,10 +227,13 @@ def test_a_model_is_its_users_or_its_groups_and_seen_by_the_group_of_its_experim
         ("danielle", "set model", "production unset -> 1"),
         ("dave", "register model", "1.1/10-1"),
     ]
+    assert ada.register(1, 1, "10-1", "memes").version.title == "ada/memes 1"
+    assert [each.detail for each in ada.audit(search="register #1")] == ["ada/memes, of dave"]
     taken_back = ModelEdit(act="remove", version=1)  # so that #1 may be deleted
     with pytest.raises(Forbidden, match="custom:daylight:submit"):
         guest.change_model("vision/memes", taken_back)
     assert danielle.change_model("vision/memes", taken_back).versions == ()
+    assert ada.change_model("memes", taken_back).versions == ()
     served.identity.people["dave"] = PEOPLE["dave"].model_copy(update={"submits": False})
     try:
         with pytest.raises(Forbidden, match="custom:daylight:submit"):

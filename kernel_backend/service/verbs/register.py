@@ -22,6 +22,7 @@ from kernel_backend.model.register.records import (
 )
 from kernel_backend.model.values import nearest
 from kernel_backend.service.access import changeable, may_submit
+from kernel_backend.service.audit import audit_entry
 from kernel_backend.service.verbs.checkpoints import CheckpointVerbs
 from kernel_backend.store.base import Store
 from kernel_backend.store.register.base import ModelStep
@@ -98,7 +99,9 @@ class ModelVerbs:
                 return None
             _check_group(who, model, owner, experiment)
             change = ModelChange(at=new.at, who=who.name, act="register", note=asked.note)
-            return ModelStep(change, new, _entry(who, owner, asked.name, change, f" {new.reference}"))
+            entry = _entry(who, owner, asked.name, change, f" {new.reference}")
+            foreign = audit_entry(who, experiment, "register model", f"{owner}/{asked.name}")  # whose file it pins
+            return ModelStep(change, new, entry or foreign)
 
         model = self._store.change_model(owner, asked.name, decide)
         assert model is not None  # it has this version now
