@@ -51,6 +51,22 @@ def version_row(version: ModelVersion, model: Model) -> tuple[str, ...]:
     )
 
 
+def version_lines(version: ModelVersion) -> list[str]:
+    """Return lines about one version, with what was known when it was registered."""
+    metrics = ", ".join(f"{name} {number(value)}" for name, value in version.metrics.items())
+    facts = {
+        "checkpoint": f"{version.reference}, step {version.step}",
+        "digest": version.digest,
+        "metrics": metrics,
+        "guarantee": version.guarantee,
+        "data": version.data,
+        "code": version.snapshot[:12],
+        "registered": f"{clock_text(version.at)} by {version.who}",
+        "note": version.note,
+    }
+    return [version.title, *(f"  {name:12}{value}" for name, value in facts.items() if value)]
+
+
 def log_row(change: ModelChange) -> tuple[str, ...]:
     """Return a row of the table with the head `LOG_HEAD`."""
     return clock_text(change.at), change.who, _change(change), change.note

@@ -94,6 +94,8 @@ def test_a_registered_checkpoint_is_kept_and_its_aliases_have_a_history(
     whole_day = said("model", "memes", "--at", datetime.now().strftime("%Y-%m-%d"))
     assert re.search(r"at 20\S+ 00:00:00 [+-]\d{4}: no alias was set", whole_day)
     assert whole_day.count("production") == 2
+    detail = dict(line.split(maxsplit=1) for line in said("model", "memes@production").splitlines())
+    assert (detail["memes"], detail["checkpoint"], detail["note"]) == ("2", "1.1/20-1, step 20", "the wider")
     # What a model names takes the place of a number.
     assert "digits" in said("show", "memes@production")
     assert [line.split()[1] for line in said("checkpoints", "memes@1").splitlines()[1:]] == ["10-1", "20-1", "30-1"]
@@ -163,7 +165,7 @@ def test_the_lines_of_the_guide_about_models_do_what_it_says(
     assert (other.config.weights_from, other.begins_from) == ("1.1", "1.1/30-1:weights")
     model = client.model("memes")
     assert ([each.version for each in model.versions], model.protected) == ([2], ("production",))
-    assert len(lines) == 17
+    assert len(lines) == 18
 
 
 def test_verifying_reads_all_or_one_and_damage_is_exit_code_1(three: Path, capsys: Capture) -> None:

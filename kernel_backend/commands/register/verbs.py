@@ -79,6 +79,9 @@ def _model(call: Call) -> Answer:
         model = call.client.change_model(name, edit)
         lines.insert(0, f"{name}: {words.aliases_text(model.aliases, model.protected) or 'no alias is set'}")
         return Answer(model, [Text(lines)])
+    if parse_model(name).which and options.at is None:
+        version = call.client.model_version(name)
+        return Answer(version, [Text(words.version_lines(version))])
     model = call.client.model(name)
     return _shown(model) if options.at is None else _at(model, options.at)
 
@@ -156,7 +159,7 @@ VERBS = (
             argument(
                 "name",
                 metavar="NAME",
-                help="the model, as memes or vision/memes",
+                help="the model, as memes or vision/memes, or a version, as memes@3",
                 complete="model",
                 type=lambda text: str(parse_model(text)),
             ),
@@ -177,6 +180,7 @@ VERBS = (
         ),
         (
             "model memes",
+            "model memes@production",
             "model memes --set production=3 --note 'better on the new labels'",
             "model memes --set production=4 --expect 3",
             "model memes --at 2026-09-01",
