@@ -5,10 +5,10 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterator, Mapping, Sequence
 
+from kernel_backend.model.launch.exit_codes import FINISHED, RELEASED
 from kernel_backend.model.reports import AttemptResult, NodeEnd, NodeProblem
 from kernel_backend.model.trial import OUT_OF_MEMORY, Failure
 
-FINISHED, RELEASED = 0, 85
 _MAYBE = " (kill -9, or out of memory)"
 _PORT_TAKEN = ("EADDRINUSE", "Address already in use")
 _OWN_PROCESSES = (

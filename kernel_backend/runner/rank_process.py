@@ -11,6 +11,7 @@ import torch
 
 from kernel_backend.artifacts.run import run
 from kernel_backend.definition.contract import Form
+from kernel_backend.model.launch.exit_codes import RELEASED
 from kernel_backend.model.launch.launch_spec import LaunchSpec
 from kernel_backend.model.launch.progress import stall_limit
 from kernel_backend.model.reports import Fact, Note
@@ -38,7 +39,6 @@ from kernel_backend.runner.forms.loop import LoopTraining
 from kernel_backend.runner.forms.plain import PlainTraining
 from kernel_backend.runner.forms.script.training import ScriptTraining
 from kernel_backend.runner.ipc import Instructions, Spool
-from kernel_backend.runner.loop.loop import RELEASED
 from kernel_backend.runner.progress import Progress
 from kernel_backend.runner.ranks.backends import choose, connect
 from kernel_backend.runner.ranks.timed import TimedRanks

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-FINISHED, RELEASED = 0, 85
-
 
 class Leave(BaseException):
     """Exception that ends a training early, between two steps, after a checkpoint was committed.

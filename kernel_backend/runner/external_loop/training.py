@@ -44,6 +44,7 @@ from kernel_backend.checkpoints.storage import open_storage
 from kernel_backend.definition.contract import Form
 from kernel_backend.definition.reported.missing_metric import way_of
 from kernel_backend.errors import InvalidDefinition
+from kernel_backend.model.launch.exit_codes import FINISHED, RELEASED
 from kernel_backend.model.reports import Fact, Kind, Report
 from kernel_backend.model.trial import BEFORE
 from kernel_backend.runner.checkpoint.checkpointer import Checkpointer, Position
@@ -56,7 +57,7 @@ from kernel_backend.runner.determinism.retained_state import RetainedState, of_e
 from kernel_backend.runner.external_loop.contents import RegisteredContents
 from kernel_backend.runner.external_loop.gradients import AveragedGradients
 from kernel_backend.runner.external_loop.judgement import Judgement
-from kernel_backend.runner.external_loop.leave import FINISHED, RELEASED, Leave
+from kernel_backend.runner.external_loop.leave import Leave
 from kernel_backend.runner.external_loop.parts import part_of
 from kernel_backend.runner.external_loop.reports import PendingReports, merged
 from kernel_backend.runner.first_epoch import FirstEpoch

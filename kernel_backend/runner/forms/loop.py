@@ -9,8 +9,9 @@ from torch import nn
 
 from kernel_backend.artifacts.run import run
 from kernel_backend.definition.forms import TRAIN
+from kernel_backend.model.launch.exit_codes import FINISHED
 from kernel_backend.runner.context import RankContext
-from kernel_backend.runner.external_loop.leave import FINISHED, Leave
+from kernel_backend.runner.external_loop.leave import Leave
 from kernel_backend.runner.external_loop.loop_variables import carried_variables
 from kernel_backend.runner.external_loop.registration import RegistrationCheck
 from kernel_backend.runner.external_loop.run_methods import RunMethods

@@ -10,9 +10,10 @@ from torch import nn
 from kernel_backend.artifacts.run import run
 from kernel_backend.definition.plain import MARK, brought_back, listed
 from kernel_backend.model.artifacts import LAST
+from kernel_backend.model.launch.exit_codes import FINISHED, RELEASED
 from kernel_backend.runner.cell_values import ValueWriter
 from kernel_backend.runner.context import RankContext
-from kernel_backend.runner.external_loop.leave import FINISHED, RELEASED, Leave
+from kernel_backend.runner.external_loop.leave import Leave
 from kernel_backend.runner.external_loop.run_methods import RunMethods
 from kernel_backend.runner.external_loop.training import ExternalTraining
 from kernel_backend.runner.external_loop.user_loop import LoopSettings

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from torch import Tensor, nn
 
 from kernel_backend.errors import InvalidDefinition
+from kernel_backend.model.launch.exit_codes import FINISHED, RELEASED
 from kernel_backend.model.reports import Report
 from kernel_backend.runner.checkpoint.checkpointer import Position
 from kernel_backend.runner.data import Batch
@@ -31,8 +32,6 @@ from kernel_backend.runner.metrics.join import host_copy
 from kernel_backend.runner.metrics.sums import Sums
 from kernel_backend.runner.metrics.whole_set import MetricPart
 from kernel_backend.runner.timing.clock import CLOCK
-
-FINISHED, RELEASED = 0, 85
 
 
 class StepResult(NamedTuple):

@@ -11,10 +11,10 @@ from pathlib import Path
 from kernel_backend.definition.contract import Definition
 from kernel_backend.home import program_folder
 from kernel_backend.model.frames import Sources
+from kernel_backend.model.launch.exit_codes import FINISHED, RELEASED
 from kernel_backend.model.launch.launch_spec import LaunchSpec
 from kernel_backend.model.snapshot import Snapshot
 from kernel_backend.runner import failure
-from kernel_backend.runner.external_loop.leave import FINISHED, RELEASED
 from kernel_backend.runner.forms.command.board import Board
 from kernel_backend.runner.forms.command.environment import argv, program_env
 from kernel_backend.runner.forms.command.files import CheckpointFiles

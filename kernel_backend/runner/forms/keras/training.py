@@ -14,11 +14,12 @@ from kernel_backend.definition.keras.calls import FIT
 from kernel_backend.definition.keras.cell import unsaved_draws
 from kernel_backend.definition.keras.fit import KerasFit, keras_fit
 from kernel_backend.errors import InvalidDefinition
+from kernel_backend.model.launch.exit_codes import FINISHED
 from kernel_backend.model.snapshot import DEFINITION
 from kernel_backend.model.syntax import module_tree
 from kernel_backend.runner.cell_values import save_trained
 from kernel_backend.runner.context import RankContext
-from kernel_backend.runner.external_loop.leave import FINISHED, Leave
+from kernel_backend.runner.external_loop.leave import Leave
 from kernel_backend.runner.forms.keras import tensorflow
 from kernel_backend.runner.forms.keras.callbacks import JobCallbacks
 from kernel_backend.runner.forms.keras.data import SKIPPED, Shares, data_of

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from kernel_backend.checkpoints.storage import open_storage
 from kernel_backend.definition.reported.missing_metric import way_of
 from kernel_backend.errors import InvalidDefinition
+from kernel_backend.model.launch.exit_codes import FINISHED, RELEASED
 from kernel_backend.model.reports import Fact, Report
 from kernel_backend.model.trial import BEFORE
 from kernel_backend.runner.cell_values import save_trained
@@ -69,7 +70,6 @@ from kernel_backend.runner.loop.objective import named
 from kernel_backend.runner.loop.target import Target
 from kernel_backend.runner.metrics.sums import share
 
-FINISHED, RELEASED = 0, 85
 _BATCH_NORM = nn.modules.batchnorm._BatchNorm
 
 

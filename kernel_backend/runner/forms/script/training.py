@@ -24,6 +24,7 @@ from kernel_backend.definition.script.rewrite import CELL, marked
 from kernel_backend.definition.script.signs import binding, presumed
 from kernel_backend.errors import InvalidDefinition
 from kernel_backend.home import attempt_folder, program_folder
+from kernel_backend.model.launch.exit_codes import FINISHED, RELEASED
 from kernel_backend.model.record import Value
 from kernel_backend.model.reports import Fact
 from kernel_backend.model.values import listed
@@ -33,7 +34,7 @@ from kernel_backend.runner.definition.step_files import StepFiles
 from kernel_backend.runner.determinism import seeds
 from kernel_backend.runner.determinism.digests import weights
 from kernel_backend.runner.determinism.random_states import RandomStates
-from kernel_backend.runner.external_loop.leave import FINISHED, RELEASED, Leave
+from kernel_backend.runner.external_loop.leave import Leave
 from kernel_backend.runner.external_loop.run_methods import RunMethods
 from kernel_backend.runner.external_loop.training import ExternalTraining
 from kernel_backend.runner.external_loop.user_loop import LoopSettings

@@ -16,10 +16,11 @@ from transformers import PrinterCallback, ProgressCallback, Trainer, set_seed
 from kernel_backend.definition.trainer.definition import REFUSED
 from kernel_backend.definition.trainer.source import FOUND
 from kernel_backend.errors import InvalidDefinition
+from kernel_backend.model.launch.exit_codes import FINISHED
 from kernel_backend.runner.cell_values import save_trained
 from kernel_backend.runner.context import RankContext
 from kernel_backend.runner.determinism.rank_variables import hidden_rank_variables
-from kernel_backend.runner.external_loop.leave import FINISHED, Leave
+from kernel_backend.runner.external_loop.leave import Leave
 from kernel_backend.runner.external_loop.training import ExternalTraining
 from kernel_backend.runner.forms.trainer.hooks import in_job
 from kernel_backend.runner.forms.trainer.loop import TrainerLoop
