@@ -30,7 +30,7 @@ from jupyter_ext.capture.unseeded import draws_of, is_data, notes_of, unseeded
 from jupyter_ext.capture.values import Values, made_by_target, read_times, unused, values
 from kernel_backend.definition.aliases import role_of
 from kernel_backend.definition.contract import LOOP_VALUES, is_role
-from kernel_backend.definition.forms import TRAIN
+from kernel_backend.definition.loop_form import TRAIN
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.sizes import size
 from kernel_backend.model.snapshot import Captured, Piece

@@ -8,10 +8,20 @@ from typing import Any
 from kernel_backend.definition.arguments import BEFORE_TRAINING, FoundFunctions, add_function
 from kernel_backend.definition.checks import check_prepare
 from kernel_backend.definition.contract import Definition, Function
-from kernel_backend.definition.forms import RUN, TRAIN
 from kernel_backend.definition.merge import merged
 from kernel_backend.definition.trainer.within import trainer_within
 from kernel_backend.model.syntax import FunctionNode
+
+TRAIN = "train"  # the function that contains a user's own loop
+RUN = "run"  # its first parameter, the object through which it restores, iterates and reports
+
+
+def is_train(node: ast.stmt) -> bool:
+    """Return True if a statement defines a function `train` whose first parameter is `run`."""
+    if not isinstance(node, FunctionNode) or node.name != TRAIN:
+        return False
+    first = [*node.args.posonlyargs, *node.args.args][:1]
+    return [each.arg for each in first] == [RUN]
 
 
 def loop_definition(tree: ast.Module, roles_from: int) -> Definition:

@@ -8,7 +8,7 @@ from types import FunctionType
 from torch import nn
 
 from kernel_backend.artifacts.run import run
-from kernel_backend.definition.forms import TRAIN
+from kernel_backend.definition.loop_form import TRAIN
 from kernel_backend.model.launch.exit_codes import FINISHED
 from kernel_backend.runner.context import RankContext
 from kernel_backend.runner.external_loop.leave import Leave
