@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from kernel_backend.definition.contract import Definition
+from kernel_backend.definition.forms.registry import form_named
 from kernel_backend.errors import InvalidDefinition
 from kernel_backend.model.experiment import Config
 from kernel_backend.model.record import Value
@@ -35,7 +36,7 @@ def bind_space(definition: Definition, given: Mapping[str, Value], space: Space)
             fitted.append(_fitted(definition, given, parameter, space))
         except ValueError as error:
             problems.append(str(error))
-    if space.parameters and definition.form in ("functions", "keras") and "validation_data" not in definition.roles:
+    if space.parameters and form_named(definition.form).by_role and "validation_data" not in definition.roles:
         problems.append("a search goes by the validation, and there is none: add validation_data")
     problems += _searched_by_prepare(definition, space)
     hyperparameters = definition.hyperparameters

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from kernel_backend.definition.contract import Form
 from kernel_backend.model.experiment import Config, Metric
 from kernel_backend.model.values import nearest
 
@@ -60,30 +59,6 @@ def needed_metric(config: Config, reported: Sequence[str], way: str = "") -> str
     if _is_default(config, reported):
         return f"{_reported(config, reported)}, and {what} goes by it: write --metric {_suggested(reported)}{way_out}"
     return f"{_no_such(config, reported)}; {what} goes by it: choose one of these{way_out}"
-
-
-def way_of(form: Form, metric: Metric) -> str:
-    """Return how a training of this form reports a metric, as advice.
-
-    Examples
-    --------
-    >>> way_of("script", Metric(name="acc"))
-    'print it after each epoch, such as print(f"acc: {value}")'
-    """
-    match form:
-        case "functions":
-            return "have metrics() return it"
-        case "keras":
-            return "pass it to compile(metrics=[...])"
-        case "lightning":
-            return f'log it in validation_step, such as self.log("{metric.name}", value)'
-        case "script":
-            return f'print it after each epoch, such as print(f"{metric.name}: {{value}}")'
-        case "trainer":
-            return "return it from compute_metrics"
-        case "command":
-            return f"report it, such as run.log({metric.as_argument()}) of `from daylight import run`"
-    return f"report it in each epoch, such as run.report({metric.as_argument()}, validation=True)"
 
 
 def _is_default(config: Config, reported: Sequence[str]) -> bool:

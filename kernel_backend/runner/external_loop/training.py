@@ -41,8 +41,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from kernel_backend.checkpoints.base import Manifest
 from kernel_backend.checkpoints.storage import open_storage
-from kernel_backend.definition.contract import Form
-from kernel_backend.definition.reported.missing_metric import way_of
+from kernel_backend.definition.forms.registry import form_named
 from kernel_backend.errors import InvalidDefinition
 from kernel_backend.model.launch.exit_codes import FINISHED, RELEASED
 from kernel_backend.model.reports import Fact, Kind, Report
@@ -99,7 +98,7 @@ class ExternalTraining:
     """
 
     def __init__(
-        self, rank: RankContext, form: Form = "loop", refuses: Callable[[Manifest], str] = lambda _: ""
+        self, rank: RankContext, form: str = "loop", refuses: Callable[[Manifest], str] = lambda _: ""
     ) -> None:
         """Set up the training from the objects of this rank, and choose the checkpoint to resume from.
 
@@ -136,7 +135,7 @@ class ExternalTraining:
         self._samples: tuple[int, int] | None = None  # of this rank, of the global batch; None: equal parts
         # Called by `close`.
         self.ends: list[Callable[[], object]] = [register_optimizer_step_post_hook(spend_gradients).remove]
-        self._way = way_of(form, rank.config.metric)
+        self._way = form_named(form).way_of(rank.config.metric)
         self._trained: dict[str, None] = {}  # names of the values reported in training, in order
         self._judgement = Judgement(rank.config, rank.note, self._way)
         self._requested = False

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from kernel_backend.checkpoints.base import Manifest
-from kernel_backend.definition.reported.missing_metric import missing_metric, needed_metric, way_of
+from kernel_backend.definition.forms.functions import FUNCTIONS
+from kernel_backend.definition.reported.missing_metric import missing_metric, needed_metric
 from kernel_backend.errors import InvalidDefinition, NotFinite
 from kernel_backend.model.facts import TestResult
 from kernel_backend.model.reports import Fact, Note, Report
@@ -129,7 +130,7 @@ def judge(run: Training, between: bool) -> bool:
     if metric.name not in run.validation_metrics:
         reported = list(run.validation_metrics)
         if run.config.search is not None or run.config.patience is not None:
-            raise InvalidDefinition(needed_metric(run.config, reported, way_of("functions", metric)))
+            raise InvalidDefinition(needed_metric(run.config, reported, FUNCTIONS.way_of(metric)))
         run.spool.say(Note(level="warning", text=missing_metric(run.config, reported)))
         return False
     value = run.validation_metrics[metric.name]

@@ -13,7 +13,8 @@ import torch
 
 from kernel_backend.artifacts.program import answer_file, messages_file
 from kernel_backend.checkpoints.storage import open_storage
-from kernel_backend.definition.reported.missing_metric import way_of
+from kernel_backend.definition.forms.command import COMMAND
+from kernel_backend.definition.forms.script import SCRIPT
 from kernel_backend.durable import replacing
 from kernel_backend.errors import DaylightError, InvalidDefinition
 from kernel_backend.home import program_folder
@@ -58,7 +59,7 @@ class Lead:
         self._messages = Messages(folder / messages_file(0))
         self._log_reader = log_reader(log, job.config.metric_pattern, Path(job.code))
         self._target = Target(job.until, SingleRank(), instructions, progress)
-        self._judgement = Judgement(job.config, self.note, way_of("command", job.config.metric))
+        self._judgement = Judgement(job.config, self.note, COMMAND.way_of(job.config.metric))
         self._artifacts = ArtifactWriter(job, spool, progress)
         storage = open_storage(job.checkpoints, job.uid)
         self._checkpoints = Checkpointer(
@@ -359,6 +360,6 @@ def _judges(job: LaunchSpec) -> bool:
 def _unseen(metric: Metric) -> str:
     pattern = f", or --metric-pattern '{metric.name}: (?P<{metric.name}>[\\d.]+)'" if metric.name.isidentifier() else ""
     return (
-        f"a search compares --metric {metric.name}, and the program reported none: {way_of('script', metric)}, or "
-        f"{way_of('command', metric)}{pattern}"
+        f"a search compares --metric {metric.name}, and the program reported none: {SCRIPT.way_of(metric)}, or "
+        f"{COMMAND.way_of(metric)}{pattern}"
     )

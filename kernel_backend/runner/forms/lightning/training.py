@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from kernel_backend.checkpoints.storage import open_storage
-from kernel_backend.definition.reported.missing_metric import way_of
+from kernel_backend.definition.forms.lightning import LIGHTNING
 from kernel_backend.errors import InvalidDefinition
 from kernel_backend.model.launch.exit_codes import FINISHED, RELEASED
 from kernel_backend.model.reports import Fact, Report
@@ -105,7 +105,7 @@ class LightningTraining:
         self.results = Results(True, self._own_samples, lambda: size > 1)
         self._wire()
         self.step = 0  # number of batches trained
-        self._judgement = Judgement(rank.config, rank.note, way_of("lightning", rank.config.metric))
+        self._judgement = Judgement(rank.config, rank.note, LIGHTNING.way_of(rank.config.metric))
         self.over = False
         self._loaders: dict[int, Loader] = {}
         self._batch: Batch | None = None  # the batch that Lightning is processing
