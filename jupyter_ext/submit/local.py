@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from jupyter_ext.submit.submit import ParsedLine, PreparedSubmission, describe
 from kernel_backend.definition.command_line import Command
-from kernel_backend.definition.contract import Form
+from kernel_backend.definition.forms.registry import form_named
 from kernel_backend.definition.script.definition import Written, with_values
 from kernel_backend.definition.script.modules import project_modules
 from kernel_backend.errors import InvalidRequest
@@ -25,15 +24,6 @@ from kernel_backend.text.terminal import tell
 
 # Folder of the newest local training: tracebacks and debuggers read its source after a failure.
 _newest: list[tempfile.TemporaryDirectory[str]] = []
-
-_WITHOUT_MAGIC = "Run this cell without the line of the magic: it trains here, by itself"
-# Alternatives to --local for forms in which a framework runs the training loop.
-_INSTEAD: Mapping[Form, str] = {
-    "command": "Run this program without Daylight: it is started as it is",
-    "keras": "Write model().fit(...) below the functions of this cell, and run it without the line of the magic",
-    "lightning": f"{_WITHOUT_MAGIC}, where trainer.fit(...) stands in it",
-    "plain": _WITHOUT_MAGIC,
-}
 
 
 def train_locally(checked: PreparedSubmission, asked: ParsedLine) -> Any:
@@ -55,16 +45,15 @@ def train_locally(checked: PreparedSubmission, asked: ParsedLine) -> Any:
     }
     if flag := next((flag for flag, is_given in given.items() if is_given), None):
         raise InvalidRequest(f"--local trains once, in this process: leave {flag} out, or leave --local out")
-    if checked.definition.form == "script":
+    form = form_named(checked.definition.form)
+    if form.whole:
         return _run(checked)
     import torch  # imported here, as a kernel that only submits does not need it
 
-    from kernel_backend.runner.in_process import FORMS, train_in_process
+    from kernel_backend.runner.in_process import train_in_process
 
-    if checked.definition.form not in FORMS:
-        raise InvalidRequest(
-            f"--local trains functions, train(run, ...) and a Trainer. {_INSTEAD[checked.definition.form]}"
-        )
+    if form.local:
+        raise InvalidRequest(f"--local trains functions, train(run, ...) and a Trainer. {form.local}")
     folder = tempfile.TemporaryDirectory(prefix="daylight-local-")
     _newest[:] = [folder]
     root = Path(folder.name)

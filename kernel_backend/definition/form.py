@@ -64,6 +64,8 @@ class TrainingForm:
     training : str
         ``module:Class`` of the training in a rank, a `FormTraining` that is created from a `RankContext`. Only ranks
         import it.
+    framework : str
+        Package that `training` imports. Empty: none but torch, so that ranks are forked with it imported.
     loop : str
         Who takes the steps, and where to write instead what cannot be an option. Empty: Daylight's own loop, for which
         every option is.
@@ -108,6 +110,7 @@ class TrainingForm:
     recognises: Callable[[Source], bool]
     parse: Callable[[Source], Definition]
     training: str
+    framework: str = ""
     loop: str = ""
     refuses: Mapping[str, str] = field(default_factory=dict)
     rules: tuple[Rule, ...] = ()

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import torch
 
+from kernel_backend.definition.form import TrainingForm
 from kernel_backend.model.experiment import Config
 from kernel_backend.model.facts import LoaderSetting
 from kernel_backend.model.launch.launch_spec import LaunchSpec
@@ -117,8 +119,8 @@ class RankContext:
 class FormTraining(Protocol):
     """Training in this rank, for one form of the user's code, such as functions, a plain cell, Lightning or Keras.
 
-    A new FormTraining is at step 0, and has restored no checkpoint. For each form there is a function that takes a
-    RankContext and returns the FormTraining; `runner/rank_process.py` lists these functions.
+    A new FormTraining is at step 0, and has restored no checkpoint. The record of its form, `TrainingForm.training`,
+    names its class, which is created from a RankContext.
     """
 
     @property
@@ -133,3 +135,9 @@ class FormTraining(Protocol):
 
     def close(self) -> None:
         """Stop threads and processes; called after `train`, even if `train` raised."""
+
+
+def training_of(form: TrainingForm, rank: RankContext) -> Any:
+    """Create the FormTraining of a form; its module is imported here, so that only jobs that need a framework do."""
+    module, _, name = form.training.partition(":")
+    return getattr(importlib.import_module(module), name)(rank)

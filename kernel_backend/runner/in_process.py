@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Protocol
@@ -12,19 +12,18 @@ import torch
 from torch import nn
 
 from kernel_backend.artifacts.run import run
+from kernel_backend.definition.forms.registry import form_named
 from kernel_backend.model.launch.launch_spec import LaunchSpec
 from kernel_backend.model.reports import Note, Report
 from kernel_backend.runner import failure
 from kernel_backend.runner.artifacts import ArtifactWriter
-from kernel_backend.runner.context import FormTraining, RankContext
+from kernel_backend.runner.context import FormTraining, RankContext, training_of
 from kernel_backend.runner.definition.functions import Functions
 from kernel_backend.runner.definition.load import load, read_snapshot
 from kernel_backend.runner.definition.prepare_hook import prepared
 from kernel_backend.runner.determinism import exactness, seeds
 from kernel_backend.runner.determinism.random_states import RandomStates
 from kernel_backend.runner.first_epoch import code_of
-from kernel_backend.runner.forms.functions import FunctionsTraining
-from kernel_backend.runner.forms.loop import LoopTraining
 from kernel_backend.runner.ipc import Instructions, Said, Spool
 from kernel_backend.runner.progress import Progress
 from kernel_backend.runner.ranks.backends import Choice, SingleRank
@@ -38,20 +37,6 @@ class LocalTraining(FormTraining, Protocol):
 
         With `best`, they have the weights of the best validation if these were kept, else the newest weights.
         """
-
-
-def _trainer(rank: RankContext) -> LocalTraining:
-    from kernel_backend.runner.forms.trainer.training import TrainerTraining
-
-    return TrainerTraining(rank)
-
-
-_TRAININGS: Mapping[str, Callable[[RankContext], LocalTraining]] = {
-    "functions": FunctionsTraining,
-    "loop": LoopTraining,
-    "trainer": _trainer,
-}
-FORMS = frozenset(_TRAININGS)
 
 
 class PrintedSpool(Spool):
@@ -102,7 +87,7 @@ def _trained(job: LaunchSpec, folder: Path, tell: Callable[[str], None]) -> Any:
     context = RankContext(
         job, loaded, functions, ranks, choice, device, numerics, code, Instructions(), spool, progress
     )
-    training = _TRAININGS[loaded.definition.form](context)
+    training: LocalTraining = training_of(form_named(loaded.definition.form), context)
     try:
         training.train()
         best = True

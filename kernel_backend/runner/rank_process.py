@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 import torch
 
 from kernel_backend.artifacts.run import run
-from kernel_backend.definition.contract import Form
+from kernel_backend.definition.forms.registry import form_named
 from kernel_backend.model.launch.exit_codes import RELEASED
 from kernel_backend.model.launch.launch_spec import LaunchSpec
 from kernel_backend.model.launch.progress import stall_limit
@@ -19,7 +19,7 @@ from kernel_backend.model.snapshot import DEFINITION
 from kernel_backend.runner import plots
 from kernel_backend.runner.artifacts import ArtifactWriter
 from kernel_backend.runner.batch_size.find import find_batch_size
-from kernel_backend.runner.context import FormTraining, RankContext
+from kernel_backend.runner.context import FormTraining, RankContext, training_of
 from kernel_backend.runner.declared_data import DeclaredDataCheck, changes
 from kernel_backend.runner.definition.functions import Functions
 from kernel_backend.runner.definition.load import lengths_of, load
@@ -34,10 +34,6 @@ from kernel_backend.runner.determinism.unrepeatable import unrepeatable
 from kernel_backend.runner.first_epoch import code_of, watch_files
 from kernel_backend.runner.forked_children import children_end_here
 from kernel_backend.runner.forms.command import rank as command
-from kernel_backend.runner.forms.functions import FunctionsTraining
-from kernel_backend.runner.forms.loop import LoopTraining
-from kernel_backend.runner.forms.plain import PlainTraining
-from kernel_backend.runner.forms.script.training import ScriptTraining
 from kernel_backend.runner.ipc import Instructions, Spool
 from kernel_backend.runner.progress import Progress
 from kernel_backend.runner.ranks.backends import choose, connect
@@ -47,36 +43,6 @@ from kernel_backend.runner.timing.intercept import install
 from kernel_backend.runner.tracer import Tracer
 from kernel_backend.runner.trial_writes import TrialWrites
 from kernel_backend.runner.warned_lines import warn_of_users_lines
-
-
-def _lightning(rank: RankContext) -> FormTraining:
-    from kernel_backend.runner.forms.lightning.training import LightningTraining
-
-    return LightningTraining(rank)
-
-
-def _keras(rank: RankContext) -> FormTraining:
-    from kernel_backend.runner.forms.keras.training import KerasTraining
-
-    return KerasTraining(rank)
-
-
-def _trainer(rank: RankContext) -> FormTraining:
-    from kernel_backend.runner.forms.trainer.training import TrainerTraining
-
-    return TrainerTraining(rank)
-
-
-# Training of each form of definition; a framework is imported only by jobs that use it.
-TRAININGS: Mapping[Form, Callable[[RankContext], FormTraining]] = {
-    "functions": FunctionsTraining,
-    "keras": _keras,
-    "lightning": _lightning,
-    "loop": LoopTraining,
-    "plain": PlainTraining,
-    "script": ScriptTraining,
-    "trainer": _trainer,
-}
 
 
 def work(
@@ -107,8 +73,9 @@ def work(
     with protected_rank_variables(lambda text: spool.say(Note(text=text)), also=() if spool.speaks else SILENT):
         process = process_check(Path(job.code)) if spool.speaks else ProcessCheck(None, "")
         loaded = load(Path(job.code), Path(job.cwd), process.cell_begins, job.params, lengths_of(job.config))
+    form = form_named(loaded.definition.form)
     # Values of a script do not exist yet, and those of a cell with other constants are others.
-    if spool.speaks and loaded.definition.form != "script" and not loaded.is_changed:
+    if spool.speaks and not form.whole and not loaded.is_changed:
         check_state(
             loaded,
             Path(job.code),
@@ -147,12 +114,12 @@ def work(
     context = RankContext(
         job, loaded, functions, ranks, choice, device, numerics, code_id, instructions, spool, progress
     )
-    if loaded.definition.form != "script" and (limit := unrepeatable((Path(job.code) / DEFINITION).read_bytes())):
+    if not form.whole and (limit := unrepeatable((Path(job.code) / DEFINITION).read_bytes())):
         context.limit_guarantee(limit)
     _start_clock(progress, device)
     tracer = Tracer(progress.folder, job.experiment, instructions, spool, keep, ranks.rank, device)
     progress.listener = tracer.phase
-    training = TRAININGS[loaded.definition.form](context)
+    training: FormTraining = training_of(form, context)
     _keep_plots(job, keep, spool, training)
     if text := left_behind(Path(job.code), Path(job.cwd), loaded.snapshot):
         context.note(text)

@@ -58,6 +58,7 @@ KERAS = TrainingForm(
     recognises=_recognises,
     parse=_parse,
     training="kernel_backend.runner.forms.keras.training:KerasTraining",
+    framework="keras",
     loop="Keras' own fit takes the steps: leave it out, and write",
     refuses={
         "accumulate": "gradient_accumulation_steps=N of the optimizer",

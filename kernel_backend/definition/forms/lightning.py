@@ -45,6 +45,7 @@ LIGHTNING = TrainingForm(
     recognises=_recognises,
     parse=_parse,
     training="kernel_backend.runner.forms.lightning.training:LightningTraining",
+    framework="lightning",
     loop="Lightning's Trainer takes the steps: leave it out, and write",
     refuses={
         "accumulate": "accumulate_grad_batches=N of the Trainer",

@@ -37,6 +37,7 @@ TRAINER = TrainingForm(
     recognises=_recognises,
     parse=_parse,
     training="kernel_backend.runner.forms.trainer.training:TrainerTraining",
+    framework="transformers",
     loop="the Trainer of Hugging Face takes the steps: leave it out, and write in TrainingArguments",
     refuses={
         "accumulate": "gradient_accumulation_steps=N",

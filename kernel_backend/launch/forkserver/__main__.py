@@ -18,6 +18,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from kernel_backend.definition.forms.registry import BUILT_IN
 from kernel_backend.launch.forkserver import cache_key
 from kernel_backend.launch.forkserver.child import become
 from kernel_backend.launch.forkserver.endpoint import ForkserverEndpoint
@@ -25,7 +26,12 @@ from kernel_backend.launch.forkserver.server import ForkserverLoop
 from kernel_backend.parent_death import die_with
 
 # torch._dynamo is included since the first step of an optimizer imports it.
-PRELOADED = ("torch", "torch._dynamo", "kernel_backend.runner.rank_process")
+PRELOADED = (
+    "torch",
+    "torch._dynamo",
+    "kernel_backend.runner.rank_process",
+    *(form.training.partition(":")[0] for form in BUILT_IN if not form.framework),
+)
 PRELOADED_IF_THERE = ("horovod.torch",)  # if missing, a rank that needs it reports the problem
 _DEVICES = ("/dev/nvidia", "/dev/kfd", "/dev/dri")  # querying the number of CUDA or ROCm devices opens them
 
