@@ -125,7 +125,7 @@ class Definition(Record):
     epochs_fixed: str = ""  # of a script: why `--epochs` cannot change its number of epochs; empty if it can
     rounds: int | None = None  # of a script: how many trainings it has in one loop, the units of a search
     command: Command | None = None  # for the forms command and script: the shell command
-    keras_backend: KerasBackend = "torch"  # for the form keras
+    keras_backend: KerasBackend | None = None  # for the form keras
     reports: tuple[str, ...] | None = None  # names of all values that it reports; None if its source hides some
     trainer: str = ""  # for the form loop: the class of the Hugging Face Trainer that `train(run)` trains
 

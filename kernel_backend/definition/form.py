@@ -14,6 +14,7 @@ from kernel_backend.model.record import Value
 from kernel_backend.model.syntax import FunctionNode
 
 Modules = Mapping[str, ast.Module]
+Importable = Callable[[ast.Module, int, Definition, Mapping[str, Value], Mapping[str, int]], ast.Module]
 Rule = Callable[[Definition, Config], str | None]
 
 
@@ -95,6 +96,8 @@ class TrainingForm:
     loadable : callable, optional
         ``(tree, roles_from, definition)``: the module without what `job.load()` does not need, which may train or take
         long; None for all of it.
+    model_role : str
+        Function of the definition that makes the model, for `job.load()`.
     training_line : callable, optional
         ``(tree, module)``: the line of the cell `tree` from which on its notebook runs nothing; None if it runs all.
         `module` is the captured module.
@@ -126,6 +129,7 @@ class TrainingForm:
     whole: bool = False
     hides_ranks: bool = False
     loadable: Callable[[ast.Module, int, Definition], ast.Module | None] | None = None
+    model_role: str = "model"
     training_line: Callable[[ast.Module, ast.Module], int | None] | None = None
     local: str = ""
     script: str = ""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, cast
 
 from kernel_backend.client import Client
 from kernel_backend.definition.contract import Function
+from kernel_backend.definition.forms.registry import form_named
 from kernel_backend.definition.lightning.calls import FIT, FitCall, made_again
 from kernel_backend.definition.parse import parse
 from kernel_backend.definition.script.parts import PART, SKELETON, STATE
@@ -101,17 +102,17 @@ def _load(client: Client, number: int, info: CheckpointInfo, weights: Weights) -
     if definition.form == "loop" and weights == "auto":
         weights = "model"  # a part that is called `ema` is one among others
     state = _state(client, number, manifest, weights)
-    role = {"lightning": "module", "trainer": "trainer"}.get(definition.form, "model")
+    role = form_named(definition.form).model_role
     if role not in definition.functions or weights not in _OF_MODEL:
         return Loaded(state, manifest, name=weights)
-    if definition.form == "keras":
+    if definition.keras_backend is not None:
         choose_backend(definition.keras_backend)
     module = submitted_code(client, number)
     if definition.calls_fit:
         model: Models = described_model(manifest, module)
     else:
         model = _model(number, manifest.params, definition.functions[role], module)
-    if definition.form == "keras":
+    if definition.keras_backend is not None:
         set_weights(model, manifest, state)
     else:
         whole: Any = torch.nn.ModuleDict(model) if isinstance(model, dict) else model

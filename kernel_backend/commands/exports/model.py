@@ -33,7 +33,8 @@ def export_trained(
     """Export the model of an experiment or trial into the folder `to`, and prove it there.
 
     Without a criterion in `which`, it is the best checkpoint by the experiment's metric; if nothing was validated, the
-    newest one; of a registered model, it is the `version`'s own. Another user's code is refused unless `trust` is empty; it is what to write to allow it.
+    newest one; of a registered model, it is the `version`'s own. Another user's code is refused unless `trust` is
+    empty; it is what to write to allow it.
     """
     from kernel_backend.export.folder import export_model
 

@@ -69,6 +69,7 @@ LIGHTNING = TrainingForm(
     reports=_reports,
     importable=_importable,
     loadable=_loadable,
+    model_role="module",
     local=(
         "Run this cell without the line of the magic: it trains here, by itself, where trainer.fit(...) stands in it"
     ),

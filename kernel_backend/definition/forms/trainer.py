@@ -62,4 +62,5 @@ TRAINER = TrainingForm(
     importable=_importable,
     hides_ranks=True,
     loadable=_loadable,
+    model_role=ROLE,
 )

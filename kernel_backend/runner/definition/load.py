@@ -13,19 +13,16 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
-from functools import partial
 from importlib.machinery import PathFinder
 from pathlib import Path
 from types import MappingProxyType, ModuleType
 from typing import NamedTuple
 
 from kernel_backend.definition.contract import Definition, KerasBackend
-from kernel_backend.definition.keras import source as keras
-from kernel_backend.definition.lightning import source as lightning
+from kernel_backend.definition.form import Importable
+from kernel_backend.definition.forms.registry import form_named
 from kernel_backend.definition.parse import parse
-from kernel_backend.definition.plain import split
 from kernel_backend.definition.script.modules import shipped_modules
-from kernel_backend.definition.trainer import source as trainer
 from kernel_backend.model import versions
 from kernel_backend.model.experiment import Config
 from kernel_backend.model.record import Value
@@ -91,24 +88,17 @@ def load(
     _put_first(ours)
     sys.path.extend(map(str, editable_folders(code)))
     cell = snapshot.roles_from if snapshot else 1
-    rewrite: Rewrite | None = None
-    if definition.form == "lightning":
-        rewrite = partial(lightning.importable, roles_from=cell, values=definition.given(params))
-    if definition.form == "trainer":
-        values = definition.functions["trainer"].hyperparameters({**definition.defaults, **params})
-        rewrite = partial(trainer.importable, roles_from=cell, values=values)
-    if definition.form == "keras":
+    form = form_named(definition.form)
+    if definition.keras_backend is not None:
         _import_keras(definition.keras_backend)
-        rewrite = partial(keras.importable, roles_from=cell, params=params, lengths=lengths)
-    later: ast.Module | None = None
-    if definition.form == "plain":
-        later = split(ast.parse(source, str(path)), cell)
-    if definition.form == "script":  # a program runs from its top, including earlier cells
-        cell, later = 1, ast.parse(source, str(path))
-    # A Trainer queries its device when it is created, and would connect to the other ranks itself.
-    with hidden_rank_variables() if definition.stepped_by == "trainer" else nullcontext():
-        module = executed(path, source, cell, before_cell or _nothing, rewrite, later is not None, name)
-    if definition.form == "script":  # the user's modules may have any name
+    rewrite = _rewrite(form.importable, cell, definition, params, lengths)
+    later = None if form.deferred is None else form.deferred(ast.parse(source, str(path)), cell)
+    hides_ranks = form_named(definition.stepped_by).hides_ranks
+    with hidden_rank_variables() if hides_ranks else nullcontext():
+        module = executed(
+            path, source, 1 if form.whole else cell, before_cell or _nothing, rewrite, later is not None, name
+        )
+    if form.whole:  # the user's modules may have any name
         del sys.modules[name]
     # Processes spawned later get the current path, without additions by the definition.
     _put_first(ours)
@@ -117,6 +107,16 @@ def load(
         name: definition.settings[name] for name in lengths
     }
     return Loaded(module, definition, snapshot, later, changed)
+
+
+def _rewrite(
+    importable: Importable | None,
+    cell: int,
+    definition: Definition,
+    params: Mapping[str, Value],
+    lengths: Mapping[str, int],
+) -> Rewrite | None:
+    return None if importable is None else lambda tree: importable(tree, cell, definition, params, lengths)
 
 
 def _import_keras(backend: KerasBackend) -> None:

@@ -20,12 +20,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from kernel_backend.definition.lightning.source import importable
+from kernel_backend.definition.forms.registry import form_named
 from kernel_backend.definition.parse import parse
-from kernel_backend.definition.plain import above
-from kernel_backend.definition.script.defined import definitions
 from kernel_backend.definition.script.modules import shipped_modules
-from kernel_backend.definition.trainer.source import model_only
 from kernel_backend.home import home
 from kernel_backend.model import versions
 from kernel_backend.model.snapshot import CAPTURED, DEFINITION, DESCRIPTION, Snapshot
@@ -119,14 +116,10 @@ class _Loader(SourceFileLoader):
         snapshot = versions.read(Snapshot, (Path(self.path).parent / DESCRIPTION).read_bytes())
         modules = shipped_modules(Path(self.path).parent, snapshot.project)
         definition = parse(bytes(data).decode(), snapshot.roles_from, snapshot.contract, modules)
-        if definition.form == "lightning":
-            return compile(importable(ast.parse(data), snapshot.roles_from, definition.given({})), path, "exec")
-        if definition.form == "trainer":
-            return compile(model_only(ast.parse(data), snapshot.roles_from), path, "exec")
-        if definition.form == "script" or definition.calls_fit:
-            return compile(definitions(ast.parse(data)), path, "exec", dont_inherit=True)
-        if definition.form == "plain":
-            return compile(above(ast.parse(data), snapshot.roles_from), path, "exec")
+        loadable = form_named(definition.form).loadable
+        tree = None if loadable is None else loadable(ast.parse(data), snapshot.roles_from, definition)
+        if tree is not None:
+            return compile(tree, path, "exec", dont_inherit=True)
         return super().source_to_code(data, path, **options)
 
     def exec_module(self, module: ModuleType) -> None:

@@ -35,7 +35,7 @@ class KerasTraining:
     def __init__(self, rank: RankContext) -> None:
         """Create the model and its data; raise InvalidDefinition if one of them is not valid."""
         self._rank = rank
-        backend = rank.loaded.definition.keras_backend
+        backend = rank.loaded.definition.keras_backend or "torch"
         _check_backend(backend)
         if backend == "tensorflow":
             tensorflow.make_deterministic(rank.config.seed, operations=rank.config.reproducible != "off")
