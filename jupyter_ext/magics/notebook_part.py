@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from jupyter_ext.capture.cells import parse_cell
 from kernel_backend.definition.contract import Definition
-from kernel_backend.definition.keras import source as keras
+from kernel_backend.definition.forms.registry import form_named
 from kernel_backend.definition.lightning import source as lightning
 from kernel_backend.definition.script import defined as script
 from kernel_backend.definition.trainer import source as trainer
@@ -54,10 +54,11 @@ def notebook_part(
         return NotebookPart(
             trainer.defined_only(text, module), _above(parsed.lines, line), trainer.makes_trainer(text, module)
         )
-    if definition.calls_fit:
-        line = keras.training_line(parsed.tree, module)
+    form = form_named(definition.form)
+    if form.training_line is not None and not definition.of_functions:
+        line = form.training_line(parsed.tree, module)
         return NotebookPart(_above(parsed.plain, line) or "", _above(parsed.lines, line))
-    if definition.form == "script":
+    if form.whole:
         return NotebookPart(
             "\n".join(script.defined_only(parsed.plain, parsed.tree)),
             "\n".join(script.defined_only(parsed.lines, parsed.tree)),

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from kernel_backend.definition.contract import Definition
+from kernel_backend.definition.forms.registry import form_named
 from kernel_backend.model.values import listed
 
 _LISTED = 6  # names that a note lists
@@ -25,7 +26,7 @@ class LeftBehind:
         for name in trained_modules(names, held):
             load = (
                 f'daylight.job({number}).load("{name}")'
-                if definition.form == "script"
+                if form_named(definition.form).whole
                 else f"daylight.job({number}).load()"
             )
             self._modules[name] = _Left(number, load, weakref.ref(held[name]), _version(held[name]))
@@ -89,7 +90,7 @@ def _named(names: Sequence[str], most: int = _LISTED) -> str:
 
 def _loads(names: Sequence[str], definition: Definition, held: Mapping[str, Any], job: str) -> list[str]:
     """Return the calls that load what the job has trained; none where a loop trains only tensors."""
-    if definition.form != "script":
+    if not form_named(definition.form).whole:
         return [f"{job}.load()"]
     torch, values = sys.modules.get("torch"), [held.get(name) for name in names]
     tensors = torch is not None and any(isinstance(each, torch.Tensor) and each.requires_grad for each in values)

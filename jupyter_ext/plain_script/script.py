@@ -13,7 +13,8 @@ from jupyter_ext.plain_script import helpers
 from jupyter_ext.plain_script.frameworks import framework_script
 from jupyter_ext.plain_script.functions_form import THEIRS, FunctionsForm
 from jupyter_ext.plain_script.template import filled
-from kernel_backend.definition.contract import Definition, Form
+from kernel_backend.definition.contract import Definition
+from kernel_backend.definition.forms.registry import form_named
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.experiment import Config
 from kernel_backend.model.record import Value
@@ -38,21 +39,6 @@ _FLAGS = {
     "accumulate": "parts in which a batch is computed",
     "ema": "decay of the averaged weights",
     "patience": "end after so many validations without a better one",
-}
-# Forms that no plain script can reproduce, and the alternative for each.
-_NO_SCRIPT: Mapping[Form, str] = {
-    "command": "this is a plain program as it stands: run it without Daylight",
-    "keras": (
-        "a job cuts Keras' batches in an order by --seed, which fit alone does not know, so that numbers would be "
-        "others. For a plain script write model().fit(x, y, epochs=..., batch_size=...) below these functions"
-    ),
-    "loop": (
-        "train(run, ...) restarts, reads its data and reports by run, which a plain script does not have. Write there "
-        "a DataLoader in place of run.loader, range in place of run.epochs and run.steps, and print in place of "
-        "run.report; without a service train(run) runs in a cell as it is"
-    ),
-    "plain": "this cell is a plain program as it stands: leave the magic out to run it here",
-    "script": "this is a plain program as it stands: leave the magic out to run it here",
 }
 _IMPORTS = (
     "import argparse",
@@ -116,7 +102,7 @@ def plain_script(
     that change results, and that a plain script does not have.
     """
     _check(source, definition, config)
-    if definition.form in ("trainer", "lightning"):
+    if form_named(definition.form).framework:  # Keras has no script
         return framework_script(source, roles_from, definition, config, params, command)
     futures, code = _parted(source)
     body = "\n\n\n".join([helpers.SEEDS.strip("\n"), _USER.strip("\n") + "\n\n<code>", _REST.strip("\n")])
@@ -140,8 +126,8 @@ def plain_script(
 def _check(source: str, definition: Definition, config: Config) -> None:
     """Raise InvalidRequest if the submission uses a feature that changes results and that a plain script lacks."""
     problems = []
-    if definition.form in _NO_SCRIPT:
-        problems.append(f"--as-script: {_NO_SCRIPT[definition.form]}")
+    if no_script := form_named(definition.form).script:
+        problems.append(f"--as-script: {no_script}")
     given = {
         "--search": config.search is not None,
         "--from": config.weights_from is not None,

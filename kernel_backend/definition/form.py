@@ -100,7 +100,7 @@ class TrainingForm:
         Function of the definition that makes the model, for `job.load()`.
     training_line : callable, optional
         ``(tree, module)``: the line of the cell `tree` from which on its notebook runs nothing; None if it runs all.
-        `module` is the captured module.
+        `module` is the captured module. Not asked for cells of functions.
     local : str
         What to do instead of ``--local``. Empty: it trains in a notebook's own process.
     script : str
