@@ -18,7 +18,7 @@ import xxhash
 
 from kernel_backend.client import Client
 from kernel_backend.commands.artifacts import index_of, no_values, why_missing
-from kernel_backend.definition.parse import parse
+from kernel_backend.definition.parse import parse_snapshot
 from kernel_backend.errors import CheckpointDamaged, DaylightError, InvalidRequest, NotFound
 from kernel_backend.model.artifacts import LAST, RANDOM, VALUES, CellValues
 from kernel_backend.model.sizes import size
@@ -92,7 +92,7 @@ def values_of_functions(job: Any, trial: int) -> JobValues:
     The model is one that the cell gives as a value, and no function. Raises NotFound for another form, or a search.
     """
     source, snapshot = job.client.source(job.number)
-    definition = parse(source, snapshot.roles_from, snapshot.contract)
+    definition = parse_snapshot(source, snapshot)
     if not definition.of_functions or job.overview.experiment.config.search is not None:
         raise no_values(job.number)
     rows: Any = job.metrics("validation", trial)

@@ -25,7 +25,9 @@ from kernel_backend.data import Declared, declare
 from kernel_backend.definition.binding import bind_space, configured, with_epochs
 from kernel_backend.definition.command.choice import OWN_CHECKPOINTS
 from kernel_backend.definition.command_line import Command
-from kernel_backend.definition.contract import CONTRACT, REQUIRED, Definition, Form
+from kernel_backend.definition.contract import CONTRACT, REQUIRED, Definition
+from kernel_backend.definition.forms.registry import form_named
+from kernel_backend.definition.forms.registry import problems as problems_of_forms
 from kernel_backend.definition.options import check_options
 from kernel_backend.definition.parse import parse
 from kernel_backend.definition.script.modules import project_modules
@@ -67,7 +69,7 @@ class SubmitOptions:
     commits: tuple[str, ...] = ()  # external versions of data
     labels: Labels = UNLABELLED
     allow_unused: bool = False  # True if functions with names similar to a role may be unused
-    form: Form | None = None  # fixed form of a program, regardless of its content
+    form: str | None = None  # fixed form of a program, regardless of its content
 
     @property
     def texts(self) -> dict[str, Value]:
@@ -271,7 +273,8 @@ def _definition(capture: Capture, travelling: ProjectFiles, namespace: Mapping[s
     """Return the parsed training definition of a capture.
 
     `travelling` are the project files that are sent with it, and `namespace` holds the notebook's values. Raises
-    InvalidDefinition for a cell that is no definition, such as one that trains a model of scikit-learn. If the cell can
+    InvalidDefinition for a cell that is no definition, such as one that trains a model of scikit-learn; forms of other
+    packages that cannot be used are named first. If the cell can
     be completed with values of other cells, the error suggests such a cell: `details["cell"]` is the cell, and
     `details["shown"]` is the end of the message, with the cell.
     """
@@ -284,10 +287,13 @@ def _definition(capture: Capture, travelling: ProjectFiles, namespace: Mapping[s
         if found is None and roles and set(roles) <= set(REQUIRED):
             own = "\n".join(capture.source.splitlines()[capture.roles_from - 1 :])
             found = in_other_cells(roles, own, namespace)
-        if found is None:
+        unusable = problems_of_forms()
+        if found is None and not unusable:
             raise
+        if found is None:
+            raise InvalidDefinition("\n".join([*unusable, error.message]), **error.details) from None
         details = {"cell": found.cell, "shown": f":\n\n{found.cell}"} if found.cell else {}
-        raise InvalidDefinition(found.text, **details) from None
+        raise InvalidDefinition("\n".join([*unusable, found.text]), **details) from None
 
 
 def _shared_folder(command: Command | None, space: Space, code: Iterable[bytes]) -> Iterator[str]:
@@ -466,6 +472,7 @@ def describe(checked: PreparedSubmission) -> Snapshot:
         pieces=checked.capture.pieces,
         roles_from=checked.capture.roles_from,
         contract=CONTRACT,
+        form=checked.definition.form if form_named(checked.definition.form).package else "",
         environment=record(),
         warnings=checked.lasting,
         requirements=checked.capture.requirements,

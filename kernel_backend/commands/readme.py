@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kernel_backend.definition.contract import Definition
-from kernel_backend.definition.parse import parse
+from kernel_backend.definition.parse import parse_snapshot
 from kernel_backend.definition.script.parts import PART, STATE
 from kernel_backend.errors import InvalidDefinition
 from kernel_backend.model.experiment import Experiment
@@ -55,7 +55,7 @@ def _loading(manifest: Manifest, source: str, snapshot: Snapshot, weights: str) 
         return _OF_PROGRAM.format(part=PART, tensors=_state(manifest, PART), state=STATE)
     state = _state(manifest, weights)
     try:
-        definition = parse(source, snapshot.roles_from, snapshot.contract)
+        definition = parse_snapshot(source, snapshot)
     except InvalidDefinition:  # written for another version of Daylight
         made = "definition.model(...)"
     else:

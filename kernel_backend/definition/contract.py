@@ -18,8 +18,6 @@ from kernel_backend.errors import InvalidDefinition
 from kernel_backend.model.record import Record, Value
 from kernel_backend.model.values import coerce, nearest
 
-# Forms in which a definition can be written.
-Form = Literal["command", "functions", "keras", "lightning", "loop", "plain", "script", "trainer"]
 # Backends of Keras that a job trains on.
 KerasBackend = Literal["torch", "tensorflow"]
 # fmt: off
@@ -111,7 +109,7 @@ def _own_type(parameter: Parameter, value: Value) -> Any:
 class Definition(Record):
     """Parsed training definition: its roles, shared functions and hyperparameters."""
 
-    form: Form = "functions"
+    form: str = "functions"  # name of its TrainingForm
     roles: tuple[str, ...]  # in source order
     functions: dict[str, Function]  # roles and shared functions
     hyperparameters: dict[str, Parameter]
@@ -119,7 +117,7 @@ class Definition(Record):
     unused: tuple[str, ...] = ()  # warnings about unused functions that look like roles
     settings: dict[str, Any] = {}  # fields of Config that the code sets; options take precedence
     models: tuple[str, ...] = ()  # keys of the dict that `model` returns, as far as its source shows
-    about: str = ""  # of a script: where its loops are; of a Python command: why it is no script; of Keras: its `fit`
+    about: str = ""  # what trains, if no roles say it: its loops, a call of `fit`; of a command: why it is no script
     excluded: dict[str, str] = {}  # of a script: names that are not hyperparameters, with advice for each
     epochs_name: str = ""  # of a script: its own name for the number of epochs
     epochs_fixed: str = ""  # of a script: why `--epochs` cannot change its number of epochs; empty if it can
@@ -132,16 +130,8 @@ class Definition(Record):
     @property
     def summary(self) -> str:
         """Return a line that describes the definition, such as `functions: model train_data criterion (as loss)`."""
-        if self.form == "command":
-            return f"command: {self.about or self.command}"
-        if self.form == "plain":
-            return "plain: the cell as it is, in one process"
-        if self.form == "script":
-            return f"script: {self.about}"
-        if self.form == "trainer":
-            return f"trainer: {self.functions['trainer'].written}, its model and data"
-        if self.calls_fit:
-            return f"keras: {self.about}{' on TensorFlow' * (self.keras_backend == 'tensorflow')}"
+        if self.about:
+            return f"{self.form}: {self.about}"
         form = "keras on TensorFlow" if self.keras_backend == "tensorflow" else self.form
         by = f", by its {self.trainer}" if self.trainer else ""
         return f"{form}: {' '.join(map(self._told, self.roles))}{by}"
@@ -157,7 +147,7 @@ class Definition(Record):
         return self.form == "keras" and bool(self.about)
 
     @property
-    def stepped_by(self) -> Form:
+    def stepped_by(self) -> str:
         """Return the form whose loop takes the training steps.
 
         That is "trainer" if the function `train(run)` trains a Trainer, else the definition's own form.

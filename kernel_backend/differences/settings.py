@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import PurePath
 from typing import Any
 
-from kernel_backend.definition.parse import parse
+from kernel_backend.definition.parse import parse_snapshot
 from kernel_backend.differences.side import Side
 from kernel_backend.errors import InvalidDefinition
 from kernel_backend.model.diff import Difference
@@ -128,7 +128,7 @@ def daylight(a: Side, b: Side) -> Iterator[Difference]:
 def _roles(side: Side) -> str:
     try:
         source = side.files[DEFINITION].decode()
-        return parse(source, side.snapshot.roles_from, side.snapshot.contract).summary
+        return parse_snapshot(source, side.snapshot).summary
     except InvalidDefinition as error:
         return error.message
 

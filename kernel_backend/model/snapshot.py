@@ -135,6 +135,7 @@ class Snapshot(Record):
     pieces: tuple[Piece, ...]
     roles_from: int  # first line of the submitted cell in definition.py; helpers come before it
     contract: int = 1  # version of the rules for definitions (`kernel_backend.definition.contract.CONTRACT`)
+    form: str = ""  # training form of another package; empty: a built-in one, which its code shows
     environment: Environment
     warnings: tuple[str, ...] = ()
     requirements: tuple[str, ...] = ()  # from %pip, as name==version

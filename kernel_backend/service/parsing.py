@@ -10,7 +10,7 @@ from kernel_backend.definition.binding import Bound, bind_space
 from kernel_backend.definition.code import code_id, is_code
 from kernel_backend.definition.command_line import Command
 from kernel_backend.definition.options import check_options
-from kernel_backend.definition.parse import parse
+from kernel_backend.definition.parse import parse_snapshot
 from kernel_backend.definition.script.modules import project_modules
 from kernel_backend.definition.search_class import check_class
 from kernel_backend.differences.diff import causes
@@ -38,7 +38,7 @@ def accepted(root: Path, submission: Submission) -> Accepted:
     source = archive.definition(submission.snapshot)
     snapshot = archive.snapshot(submission.snapshot)
     modules = project_modules(archive.files(submission.snapshot, is_code), snapshot.project)
-    definition = parse(source, snapshot.roles_from, snapshot.contract, modules)
+    definition = parse_snapshot(source, snapshot, modules)
     found = bind_space(definition, submission.params, submission.space)
     check_options(definition, submission.config)
     search = submission.config.search

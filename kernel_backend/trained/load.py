@@ -13,7 +13,7 @@ from kernel_backend.client import Client
 from kernel_backend.definition.contract import Function
 from kernel_backend.definition.forms.registry import form_named
 from kernel_backend.definition.lightning.calls import FIT, FitCall, made_again
-from kernel_backend.definition.parse import parse
+from kernel_backend.definition.parse import parse_snapshot
 from kernel_backend.definition.script.parts import PART, SKELETON, STATE
 from kernel_backend.definition.trainer.source import MODEL
 from kernel_backend.errors import CheckpointDamaged, InvalidDefinition, InvalidRequest
@@ -96,7 +96,7 @@ def _load(client: Client, number: int, info: CheckpointInfo, weights: Weights) -
         found = nested(name, {each: made(each, state, module) for each, state in states.items()})
         return Loaded(found, manifest, module, name)
     source, snapshot = client.source(number)
-    definition = parse(source, snapshot.roles_from, snapshot.contract)
+    definition = parse_snapshot(source, snapshot)
     if definition.form in ("functions", "keras") and weights not in (*_OF_MODEL, *_BESIDE):
         raise InvalidRequest(f"weights={weights!r}: must be auto, model or ema, or {' or '.join(_BESIDE)}")
     if definition.form == "loop" and weights == "auto":

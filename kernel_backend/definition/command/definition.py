@@ -23,6 +23,6 @@ def command_definition(tree: ast.Module, modules: Mapping[str, ast.Module]) -> D
             name: Parameter(name=name, kind="hyperparameter", required=True, line=line) for name in command.names
         },
         settings={"form": "command"},
-        about=own_process(tree, command, modules) or "",
+        about=own_process(tree, command, modules) or str(command),
         command=command,
     )

@@ -15,6 +15,8 @@ _NOT_PLAIN = (
     "validate_every", "validate_first", "weights_from",
 )  # fmt: skip
 
+_ABOUT = "the cell as it is, in one process"
+
 
 def _recognises(source: Source) -> bool:
     return is_plain(source.tree)
@@ -23,7 +25,7 @@ def _recognises(source: Source) -> bool:
 def _parse(source: Source) -> Definition:
     """Return the definition of a plain cell, which is never restarted, as it would run again from its beginning."""
     settings = {"form": "plain", "epochs": 1, "max_restarts": 0}
-    return Definition(form="plain", roles=(), functions={}, hyperparameters={}, settings=settings)
+    return Definition(form="plain", roles=(), functions={}, hyperparameters={}, settings=settings, about=_ABOUT)
 
 
 def _loadable(tree: ast.Module, roles_from: int, definition: Definition) -> ast.Module:

@@ -72,6 +72,7 @@ def fit_definition(tree: ast.Module, fit: KerasFit) -> Definition:
     Raises InvalidDefinition for arguments of `fit` that a job does not support, and for another Keras backend.
     """
     fit.check()
+    backend = keras_backend(tree)
     found, given = constants(tree), fit.given
     validates = not given.keys().isdisjoint(("validation_data", "validation_split"))
     parts = {"model": True, "train_data": True, "validation_data": validates, "callbacks": "callbacks" in given}
@@ -93,10 +94,10 @@ def fit_definition(tree: ast.Module, fit: KerasFit) -> Definition:
         },
         hyperparameters={name: each for name, each in found.parameters.items() if name not in lengths},
         settings=settings(fit, found.places) | ({"metric": _metric(tree)} if validates else {}),
-        about=f"{fit.model}.fit (line {fit.call.lineno})",
+        about=f"{fit.model}.fit (line {fit.call.lineno}){' on TensorFlow' * (backend == 'tensorflow')}",
         excluded=dict(found.refused) | {name: f"{name} is the {_LENGTHS[what]}" for name, what in lengths.items()},
         hints=tuple(_hints(fit)),
-        keras_backend=keras_backend(tree),
+        keras_backend=backend,
     )
 
 

@@ -56,6 +56,7 @@ def trainer_definition(tree: ast.Module, roles_from: int) -> Definition:
         hyperparameters={each.name: each for each in parameters},
         settings=settings_of(given),
         hints=tuple(_hints(cell, given)),
+        about=f"{function.written}, its model and data",
     )
 
 

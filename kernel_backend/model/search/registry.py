@@ -10,10 +10,11 @@ from __future__ import annotations
 import importlib
 import threading
 from collections.abc import Callable, Mapping
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
 from typing import Any
 
 from kernel_backend.errors import InvalidRequest
+from kernel_backend.model.packages.entry_points import EntryPoints, described, package_of
 from kernel_backend.model.search.methods import BUILT_IN, SearchMethod
 from kernel_backend.model.values import nearest
 
@@ -22,12 +23,12 @@ _BUILT_IN: Mapping[str, SearchMethod] = {method.name: method for method in BUILT
 
 _lock = threading.RLock()
 _loaded: dict[str, SearchMethod] = {}
-_found: dict[str, list[EntryPoint]] | None = None
+_entries = EntryPoints(GROUP)
 
 
 def names() -> tuple[str, ...]:
     """Return the names of all search methods, built-in ones first, without importing packages."""
-    return (*_BUILT_IN, *sorted(name for name in _entries() if name not in _BUILT_IN))
+    return (*_BUILT_IN, *sorted(name for name in _entries.by_name() if name not in _BUILT_IN))
 
 
 def find(name: str) -> SearchMethod | None:
@@ -47,7 +48,7 @@ def method_of(name: str, *, refresh: bool = True) -> SearchMethod:
     with _lock:
         if (found := _BUILT_IN.get(name) or _loaded.get(name)) is not None:
             return found
-        entries = _entries().get(name) or (_entries(refresh).get(name) if refresh else None)
+        entries = _entries.by_name().get(name) or (_entries.by_name(refresh=True).get(name) if refresh else None)
         if not entries:
             *others, last = names()
             raise InvalidRequest(
@@ -61,8 +62,8 @@ def method_of(name: str, *, refresh: bool = True) -> SearchMethod:
 def shadowing() -> list[str]:
     """Return a warning for each method of a package that is ignored because a built-in method has its name."""
     return [
-        f"the search method {name} of package {_package(entry)} is not used: a built-in method has this name"
-        for name, entries in sorted(_entries(True).items())
+        f"the search method {name} of package {package_of(entry)} is not used: a built-in method has this name"
+        for name, entries in sorted(_entries.by_name(refresh=True).items())
         if name in _BUILT_IN
         for entry in entries
     ]
@@ -92,32 +93,20 @@ def function_of(method: SearchMethod, path: str) -> Callable[..., Any]:
     except Exception as error:
         if not method.package:
             raise
-        raise _broken(method.name, method.package, f"{path} cannot be imported: {_said(error)}") from error
+        raise _broken(method.name, method.package, f"{path} cannot be imported: {described(error)}") from error
     return found
-
-
-def _entries(refresh: bool = False) -> dict[str, list[EntryPoint]]:
-    global _found
-    with _lock:
-        if _found is None or refresh:
-            importlib.invalidate_caches()
-            found: dict[str, list[EntryPoint]] = {}
-            for entry in entry_points(group=GROUP):
-                found.setdefault(entry.name, []).append(entry)
-            _found = found
-        return _found
 
 
 def _load(entries: list[EntryPoint]) -> SearchMethod:
     first, *others = entries
-    name, package = first.name, _package(first)
+    name, package = first.name, package_of(first)
     if others:
-        several = " and ".join(_package(entry) for entry in entries)
+        several = " and ".join(package_of(entry) for entry in entries)
         raise InvalidRequest(f"--search {name}: {several} both have a method of this name: uninstall all but one")
     try:
         found = first.load()
     except (Exception, SystemExit) as error:
-        raise _broken(name, package, f"{first.value} cannot be imported: {_said(error)}") from error
+        raise _broken(name, package, f"{first.value} cannot be imported: {described(error)}") from error
     if not isinstance(found, SearchMethod):
         raise _broken(name, package, f"{first.value} is {type(found).__name__}, not a SearchMethod")
     if found.name != name:
@@ -138,11 +127,3 @@ def _broken(name: str, package: str, reason: str) -> InvalidRequest:
         f"--search {name}: the method of package {package} cannot be used: {reason}; upgrade or uninstall the package, "
         "or search with another method"
     )
-
-
-def _package(entry: EntryPoint) -> str:
-    return f"{entry.dist.name} {entry.dist.version}" if entry.dist is not None else entry.module
-
-
-def _said(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}".rstrip(": ")[:300]

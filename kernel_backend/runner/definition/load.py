@@ -21,7 +21,7 @@ from typing import NamedTuple
 from kernel_backend.definition.contract import Definition, KerasBackend
 from kernel_backend.definition.form import Importable
 from kernel_backend.definition.forms.registry import form_named
-from kernel_backend.definition.parse import parse
+from kernel_backend.definition.parse import parse, parse_snapshot
 from kernel_backend.definition.script.modules import shipped_modules
 from kernel_backend.model import versions
 from kernel_backend.model.experiment import Config
@@ -75,9 +75,7 @@ def load(
     snapshot = read_snapshot(code)
     source = path.read_text(encoding="utf-8")
     definition = (
-        parse(source, snapshot.roles_from, snapshot.contract, shipped_modules(code, snapshot.project))
-        if snapshot
-        else parse(source)
+        parse_snapshot(source, snapshot, shipped_modules(code, snapshot.project)) if snapshot else parse(source)
     )
     folders = shipped_folders(code, snapshot.project if snapshot else None)
     lead(folders)

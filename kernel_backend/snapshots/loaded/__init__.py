@@ -21,7 +21,7 @@ from types import ModuleType
 from typing import Any
 
 from kernel_backend.definition.forms.registry import form_named
-from kernel_backend.definition.parse import parse
+from kernel_backend.definition.parse import parse_snapshot
 from kernel_backend.definition.script.modules import shipped_modules
 from kernel_backend.home import home
 from kernel_backend.model import versions
@@ -115,7 +115,7 @@ class _Loader(SourceFileLoader):
         """
         snapshot = versions.read(Snapshot, (Path(self.path).parent / DESCRIPTION).read_bytes())
         modules = shipped_modules(Path(self.path).parent, snapshot.project)
-        definition = parse(bytes(data).decode(), snapshot.roles_from, snapshot.contract, modules)
+        definition = parse_snapshot(bytes(data).decode(), snapshot, modules)
         loadable = form_named(definition.form).loadable
         tree = None if loadable is None else loadable(ast.parse(data), snapshot.roles_from, definition)
         if tree is not None:

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from kernel_backend.definition.contract import Form
 from kernel_backend.definition.options import check_options
 from kernel_backend.definition.parse import parse
 from kernel_backend.errors import InvalidDefinition
@@ -26,7 +25,7 @@ from tests.support.world import DEFINITION
         ("trainer", "per_device_train_batch_size=N"),
     ],
 )
-def test_other_forms_are_refused_with_the_way_out(form: Form, way_out: str) -> None:
+def test_other_forms_are_refused_with_the_way_out(form: str, way_out: str) -> None:
     definition = parse(DEFINITION).model_copy(update={"form": form})
     config = Config(auto_batch=AutoBatch(), form=form if form in ("command", "plain") else "functions")
     with pytest.raises(InvalidDefinition) as refused:

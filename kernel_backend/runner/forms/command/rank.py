@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from kernel_backend.definition.parse import parse
+from kernel_backend.definition.parse import parse, parse_snapshot
 from kernel_backend.definition.script.modules import shipped_modules
 from kernel_backend.errors import InvalidDefinition
 from kernel_backend.model.launch.launch_spec import LaunchSpec
@@ -30,9 +30,7 @@ def work(
     snapshot = read_snapshot(code)
     source = (code / DEFINITION).read_text(encoding="utf-8")
     definition = (
-        parse(source, snapshot.roles_from, snapshot.contract, shipped_modules(code, snapshot.project))
-        if snapshot
-        else parse(source)
+        parse_snapshot(source, snapshot, shipped_modules(code, snapshot.project)) if snapshot else parse(source)
     )
     if definition.command is None:
         raise InvalidDefinition(f"this is a definition of the form {definition.form}, and no command")

@@ -1,0 +1,1 @@
+"""Find what other packages add to Daylight."""
