@@ -55,13 +55,13 @@ from kernel_backend.runner.determinism.digests import weights
 from kernel_backend.runner.determinism.retained_state import RetainedState, of_each_slot, without
 from kernel_backend.runner.external_loop.contents import RegisteredContents
 from kernel_backend.runner.external_loop.gradients import AveragedGradients
-from kernel_backend.runner.external_loop.judgement import Judgement
 from kernel_backend.runner.external_loop.leave import Leave
 from kernel_backend.runner.external_loop.parts import part_of
 from kernel_backend.runner.external_loop.reports import PendingReports, merged
 from kernel_backend.runner.first_epoch import FirstEpoch
 from kernel_backend.runner.gradients.waiting import spend_gradients
 from kernel_backend.runner.loop.cadence import QUIET_S, CadenceTimer
+from kernel_backend.runner.loop.judgement import Judgement
 from kernel_backend.runner.loop.target import Target
 from kernel_backend.runner.metrics.sums import share
 from kernel_backend.runner.timing.clock import CLOCK

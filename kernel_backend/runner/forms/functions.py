@@ -17,6 +17,7 @@ from torch.amp import GradScaler
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from kernel_backend.checkpoints.storage import open_storage
+from kernel_backend.definition.forms.functions import FUNCTIONS
 from kernel_backend.errors import InvalidDefinition
 from kernel_backend.home import attempt_folder
 from kernel_backend.model.experiment import Config
@@ -48,6 +49,7 @@ from kernel_backend.runner.loop.batch_rule import BatchRule
 from kernel_backend.runner.loop.cadence import CadenceTimer
 from kernel_backend.runner.loop.finite import Finite
 from kernel_backend.runner.loop.full_batches import check_shared
+from kernel_backend.runner.loop.judgement import Judgement
 from kernel_backend.runner.loop.loop import train
 from kernel_backend.runner.loop.objective import build_objectives, named
 from kernel_backend.runner.loop.resume import take_position
@@ -57,6 +59,7 @@ from kernel_backend.runner.loop.training import Training
 from kernel_backend.runner.metrics.whole_set import Metrics
 from kernel_backend.runner.ranks.batch_norm import SharedStatistics, synchronize
 
+_ADVICE = "Look at what metrics() or loss() computes; --on-nan note trains on"
 _TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
@@ -245,6 +248,7 @@ def build(rank: RankContext) -> Training:
         spool=spool,
         instructions=instructions,
         target=Target(job.until, ranks, instructions, progress),
+        judgement=Judgement(config, rank.note, FUNCTIONS.way_of(config.metric), advice=_ADVICE, lacking=1),
     )
 
 

@@ -92,7 +92,9 @@ class ValidationSamples:
         Only rank 0 collects them, and only in the training's first validation.
         """
         # `best` is part of checkpoints: a later attempt does not check again.
-        self._collects = not run.loss_compared and run.best is None and run.ranks.rank == 0 and _callable_apart(run)
+        self._collects = (
+            not run.loss_compared and run.judgement.best is None and run.ranks.rank == 0 and _callable_apart(run)
+        )
         self._run = run
         self._first: MetricPart | None = None
         self._last: MetricPart | None = None

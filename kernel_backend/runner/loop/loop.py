@@ -331,11 +331,9 @@ def commit(run: Training) -> None:
 def moment(run: Training) -> Position:
     """Return what a checkpoint stores of the loop: step, newest validation and other facts; all ranks call it."""
     facts = {
-        "best": run.best,
+        "judgement": run.judgement.state(),
         "validated": run.validated,
         "ends": run.ends,
-        "stale": run.stale,
-        "not_finite": run.not_finite,
         "left_out": [[each.start, each.stop] for each in run.left_out],
         "over": run.over,
         "passes": run.passes,

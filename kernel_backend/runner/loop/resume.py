@@ -14,10 +14,11 @@ def take_position(training: Training, manifest: Manifest) -> None:
     """
     facts = manifest.state["training"]
     training.step = training.began = manifest.step
-    training.best, training.validated = facts["best"], facts["validated"]
+    # The best and the counts of an older version stand among the facts of the loop.
+    judged = facts.get("judgement") or {**facts, "waited": facts.get("stale", 0)}
+    training.judgement.restore(judged, of_another=manifest.attempt == BEFORE)
+    training.validated = facts["validated"]
     training.ends = facts.get("ends", True)
-    training.stale = 0 if manifest.attempt == BEFORE else facts.get("stale", 0)  # of another experiment
-    training.not_finite = facts.get("not_finite", 0)
     training.left_out = [range(*each) for each in facts.get("left_out", ())]
     training.passes, training.validation_metrics = facts.get("passes", 0), dict(manifest.metrics)
     training.current = max(0, training.passes - (not training.validated))
@@ -27,5 +28,4 @@ def take_position(training: Training, manifest: Manifest) -> None:
         training.over = training.step >= total
     else:
         training.over = training.passes >= training.config.epochs if "passes" in facts else facts["over"]
-    patience = training.config.patience
-    training.over = training.over or (patience is not None and training.stale >= patience)
+    training.over = training.over or training.judgement.stopped

@@ -22,6 +22,7 @@ from kernel_backend.runner.ipc import Instructions, Spool
 from kernel_backend.runner.logical_ranks import LogicalRanks
 from kernel_backend.runner.loop.batch_rule import BatchRule
 from kernel_backend.runner.loop.cadence import CadenceTimer
+from kernel_backend.runner.loop.judgement import Judgement
 from kernel_backend.runner.loop.objective import Objective
 from kernel_backend.runner.loop.target import Target
 from kernel_backend.runner.metrics.whole_set import Metrics
@@ -67,15 +68,13 @@ class Training:
     spool: Spool
     instructions: Instructions
     target: Target
+    judgement: Judgement
     step: int = 0
     passes: int = 0  # completed epochs
     current: int = 0  # the epoch of the newest step, from 0
     began: int = 0  # the step at which this attempt began
-    best: float | None = None  # best value of `--metric` so far
     ends: bool = False  # the newest step was the last of its epoch
     validated: bool = True  # False until the work after the newest step is done: schedules of an epoch, a validation
-    stale: int = 0  # validations in a row that were not the best
-    not_finite: int = 0  # validations in a row whose metric was not finite
     left_out: list[range] = field(default_factory=list)  # skipped steps, with `--on-nan go_back`
     furthest: int = 0  # the furthest step that this attempt has taken
     loss_compared: bool = False  # this attempt has checked whether the validation's loss is a mean over samples

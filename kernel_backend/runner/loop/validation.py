@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from kernel_backend.checkpoints.base import Manifest
-from kernel_backend.definition.forms.functions import FUNCTIONS
-from kernel_backend.definition.reported.missing_metric import missing_metric, needed_metric
-from kernel_backend.errors import InvalidDefinition, NotFinite
 from kernel_backend.model.facts import TestResult
 from kernel_backend.model.reports import Fact, Note, Report
 from kernel_backend.runner.definition.functions import parts_of
@@ -23,8 +19,6 @@ from kernel_backend.runner.timing.clock import CLOCK
 
 if TYPE_CHECKING:
     from kernel_backend.runner.loop.training import Training
-
-NOT_FINITE_IN_A_ROW = 3  # number of validations
 
 
 def due(run: Training) -> bool:
@@ -126,52 +120,13 @@ def judge(run: Training, between: bool) -> bool:
     count of `--patience` stay as they are. Raises InvalidDefinition if the metric that a search or `--patience` needs
     is missing, and NotFinite if the metric was not finite several times in a row.
     """
-    metric = run.config.metric
-    if metric.name not in run.validation_metrics:
-        reported = list(run.validation_metrics)
-        if run.config.search is not None or run.config.patience is not None:
-            raise InvalidDefinition(needed_metric(run.config, reported, FUNCTIONS.way_of(metric)))
-        run.spool.say(Note(level="warning", text=missing_metric(run.config, reported)))
-        return False
-    value = run.validation_metrics[metric.name]
-    if not between:
-        _check_finite(run, value)
+    metrics, metric = run.validation_metrics, run.config.metric
+    improved = run.judgement.validation(
+        run.step, metrics, counts=not between, last=run.over, place=f"after epoch {run.epoch:.4g}"
+    )
+    if not between and metric.name in metrics:
         for schedule in [schedule for each in run.objectives for schedule in each.schedules]:
             if isinstance(schedule, ReduceLROnPlateau):
-                schedule.step(value)
-    improved = metric.better(value, run.best)
-    if improved:
-        run.best = value
-    if not between:
-        _be_patient(run, improved)
+                schedule.step(metrics[metric.name])
+    run.over = run.over or run.judgement.stopped
     return improved
-
-
-def _check_finite(run: Training, value: float) -> None:
-    """Warn the user if `value`, the validation's metric, is not finite.
-
-    With `--on-nan stop`, raise NotFinite after several such values in a row.
-    """
-    run.not_finite = 0 if math.isfinite(value) else run.not_finite + 1
-    name = run.config.metric.name
-    if run.not_finite == 1:
-        text = f"the validation's {name} is {value} at step {run.step}"
-        run.spool.say(Note(level="warning", text=text))
-    if run.not_finite >= NOT_FINITE_IN_A_ROW and run.config.on_nan == "fail":
-        raise NotFinite(
-            f"the validation's {name} is {value} at step {run.step}, and was not finite in the "
-            f"{NOT_FINITE_IN_A_ROW - 1} validations before: nothing can be chosen by it. Look at what metrics() or "
-            "loss() computes; --on-nan note trains on"
-        )
-
-
-def _be_patient(run: Training, improved: bool) -> None:
-    """Count the validations in a row that were not `improved`; end the training after `--patience` of them."""
-    run.stale = 0 if improved else run.stale + 1
-    patience = run.config.patience
-    if patience is None or run.stale < patience or run.over:
-        return
-    run.over = True
-    metric, best = run.config.metric, "none was finite" if run.best is None else f"the best was {run.best:.6g}"
-    text = f"stopped early after epoch {run.epoch:.4g}: {run.stale} validations without a better {metric.name}; {best}"
-    run.spool.say(Note(text=text))

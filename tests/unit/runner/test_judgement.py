@@ -11,7 +11,7 @@ from torch import nn
 
 from kernel_backend.errors import InvalidDefinition, NotFinite
 from kernel_backend.model.experiment import Config, Metric
-from kernel_backend.runner.external_loop.judgement import Judgement
+from kernel_backend.runner.loop.judgement import Judgement
 
 NAN = math.nan
 
@@ -86,6 +86,21 @@ def test_patience_ends_with_a_note_and_begins_anew_in_a_continued_experiment(jud
     assert (same.stopped, other.stopped, other.best) == (True, False, 0.5)
 
 
+def test_an_extra_validation_may_be_the_best_and_does_not_count(judgement, notes):
+    judged = judgement(patience=1)
+    assert judged.validation(1, {"loss": 0.5})
+    assert not judged.validation(2, {"loss": NAN}, counts=False)
+    assert judged.validation(2, {"loss": 0.4}, counts=False)
+    assert (judged.stopped, judged.best, notes) == (False, 0.4, [])
+
+
+def test_no_early_stop_is_told_at_the_last_step(judgement, notes):
+    judged = judgement(patience=1)
+    judged.validation(1, {"loss": 0.5}, place="after epoch 1")
+    judged.validation(2, {"loss": 0.6}, place="after epoch 2", last=True)
+    assert (judged.stopped, notes) == (True, [])
+
+
 def test_patience_needs_its_metric(judgement):
     with pytest.raises(
         InvalidDefinition, match="f1 is reported, no loss, and --patience goes by it: write --metric f1:max"
@@ -135,3 +150,11 @@ def test_a_metric_that_only_the_first_validation_lacks_is_not_noted(judgement, n
     assert judged.validation(2, {"loss": 0.5})
     judged.end(())
     assert notes == []
+
+
+def test_a_validation_of_functions_without_the_metric_is_told_at_once(notes):
+    judged = Judgement(Config(), lambda text, level: notes.append(text), lacking=1)
+    judged.validation(1, {"f1": 0.5})
+    judged.validation(2, {"f1": 0.6})
+    judged.end(())
+    assert notes == ["f1 is reported, no loss: write --metric f1:max to keep the best checkpoint"]

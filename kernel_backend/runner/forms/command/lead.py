@@ -24,12 +24,12 @@ from kernel_backend.model.reports import Note, Report, Started
 from kernel_backend.model.trial import BEFORE
 from kernel_backend.runner.artifacts import ArtifactWriter
 from kernel_backend.runner.checkpoint.checkpointer import Checkpointer, Position
-from kernel_backend.runner.external_loop.judgement import Judgement
 from kernel_backend.runner.external_loop.reports import keeps
 from kernel_backend.runner.forms.command.counts import Counts
 from kernel_backend.runner.forms.command.files import CheckpointFiles, NoCopy
 from kernel_backend.runner.forms.command.reports import Logged, LogLabels, Messages, Request, log_reader
 from kernel_backend.runner.ipc import Instructions, Spool
+from kernel_backend.runner.loop.judgement import Judgement
 from kernel_backend.runner.loop.target import Target
 from kernel_backend.runner.progress import Progress
 from kernel_backend.runner.ranks.backends import SingleRank

@@ -31,7 +31,6 @@ from kernel_backend.runner.determinism.digests import weights
 from kernel_backend.runner.determinism.generators import OwnGenerators
 from kernel_backend.runner.determinism.retained_state import RetainedState, of_each_slot, without
 from kernel_backend.runner.external_loop.auxiliary_weights import UnheldOptimizers, auxiliary_of, auxiliary_parts
-from kernel_backend.runner.external_loop.judgement import Judgement
 from kernel_backend.runner.external_loop.parts import part_of
 from kernel_backend.runner.first_epoch import FirstEpoch
 from kernel_backend.runner.forms.lightning.api import (
@@ -66,6 +65,7 @@ from kernel_backend.runner.forms.lightning.strategy import RankStrategy
 from kernel_backend.runner.gradients.reducer import ControlFlags
 from kernel_backend.runner.logical_ranks import LogicalRanks
 from kernel_backend.runner.loop.cadence import CadenceTimer
+from kernel_backend.runner.loop.judgement import Judgement
 from kernel_backend.runner.loop.objective import named
 from kernel_backend.runner.loop.target import Target
 from kernel_backend.runner.metrics.sums import share

@@ -13,8 +13,8 @@ from kernel_backend.definition.reported.missing_metric import missing_metric, ne
 from kernel_backend.errors import InvalidDefinition, NotFinite
 from kernel_backend.model.experiment import Config
 from kernel_backend.runner.loop.finite import IN_A_ROW, bad_parameter
-from kernel_backend.runner.loop.validation import NOT_FINITE_IN_A_ROW
 
+NOT_FINITE_IN_A_ROW = 3  # number of validations
 _ADVICE = "A lower learning rate or clipped gradients may help; --on-nan note trains on"
 
 
@@ -24,13 +24,22 @@ class Judgement:
     It depends on the values alone, so that ranks which receive equal values decide equally.
     """
 
-    def __init__(self, config: Config, note: Callable[[str, Literal["info", "warning"]], None], way: str = "") -> None:
+    def __init__(
+        self,
+        config: Config,
+        note: Callable[[str, Literal["info", "warning"]], None],
+        way: str = "",
+        *,
+        advice: str = _ADVICE,
+        lacking: int = 2,
+    ) -> None:
         """Set up the evaluation, with no validation so far.
 
         `note` shows a message to the user. `way` says how to report a metric, for the error raised when a
-        validation lacks one that is needed.
+        validation lacks one that is needed, and `advice` what to do about values that are not finite. That a validation
+        lacks the metric is told at the `lacking`-th of them, or at the end.
         """
-        self._config, self._note, self._way = config, note, way
+        self._config, self._note, self._way, self._advice, self._lacks = config, note, way, advice, lacking
         self.best: float | None = None
         self.validated = False  # there was a validation, in this attempt or an earlier one
         self._waited = 0  # validations in a row that were not the best
@@ -81,14 +90,18 @@ class Judgement:
             since, count = self._broken.get(name, (step, 0))
             self._broken[name] = since, count + 1
             if count + 1 >= IN_A_ROW:
-                raise NotFinite(f"{name} is {value} since step {since}, in {IN_A_ROW} reports in a row. {_ADVICE}")
+                raise NotFinite(f"{name} is {value} since step {since}, in {IN_A_ROW} reports in a row. {self._advice}")
 
-    def validation(self, step: int, metrics: Mapping[str, float]) -> bool:
+    def validation(
+        self, step: int, metrics: Mapping[str, float], *, counts: bool = True, last: bool = False, place: str = ""
+    ) -> bool:
         """Record a validation; return True if its value of `--metric` is the best so far.
 
         If `metrics` lacks that metric, False is returned, and the user is warned the second time: what a program prints
         between two loops is no validation of the second one. But InvalidDefinition is raised if a search or
-        `--patience` needs the metric. Raises NotFinite if the metric was not finite several times in a row.
+        `--patience` needs the metric. Raises NotFinite if the metric was not finite several times in a row. An extra
+        validation (`counts=False`) is compared alone. `last` is True if the training ends with this step anyway, and
+        `place` is how to name the step in a note.
         """
         self.validated = True
         metric = self._config.metric
@@ -96,35 +109,39 @@ class Judgement:
             self._missing(metrics)
             return False
         value = metrics[metric.name]
-        self._check_finite(step, value)
-        if metric.better(value, self.best):
-            self.best, self._waited = value, 0
-            return True
-        self._waited += 1
-        if self._waited == self._config.patience:
+        if counts:
+            self._check_finite(step, value)
+        improved = metric.better(value, self.best)
+        if improved:
+            self.best = value
+        if counts:
+            self._waited = 0 if improved else self._waited + 1
+        if counts and self._waited == self._config.patience and not last:
             best = "none was finite" if self.best is None else f"the best was {self.best:.6g}"
             count = f"{self._waited} validations" if self._waited > 1 else "a validation"
-            self._note(f"stopped early at step {step}: {count} without a better {metric.name}; {best}", "info")
-        return False
+            self._note(
+                f"stopped early {place or f'at step {step}'}: {count} without a better {metric.name}; {best}", "info"
+            )
+        return improved
 
     def end(self, modules: Iterable[nn.Module]) -> None:
         """Warn the user if the only validation lacked the metric; called at the end of the training.
 
         Raises NotFinite if both a loss and some weights are not finite.
         """
-        if self._lacking == 1 and self.best is None:
+        if 0 < self._lacking < self._lacks and self.best is None:
             self._note(missing_metric(self._config, list(self._reported)), "warning")
         bad = next(filter(None, map(bad_parameter, modules)), "") if self._broken else ""
         if bad:
             name, (since, _) = next(iter(self._broken.items()))
-            raise NotFinite(f"{name} is not finite since step {since}, and {bad} at the end. {_ADVICE}")
+            raise NotFinite(f"{name} is not finite since step {since}, and {bad} at the end. {self._advice}")
 
     def _missing(self, metrics: Mapping[str, float]) -> None:
         if self._config.search is not None or self._config.patience is not None:
             raise InvalidDefinition(needed_metric(self._config, list(metrics), self._way))
         self._lacking += 1
         self._reported |= dict.fromkeys(metrics)
-        if self._lacking == 2 and self.best is None:
+        if self._lacking == self._lacks and self.best is None:
             self._note(missing_metric(self._config, list(self._reported)), "warning")
 
     def _check_finite(self, step: int, value: float) -> None:
@@ -135,7 +152,7 @@ class Judgement:
         if self._not_finite >= NOT_FINITE_IN_A_ROW and self._config.on_nan == "fail":
             raise NotFinite(
                 f"the validation's {name} is {value} at step {step}, and was not finite in the "
-                f"{NOT_FINITE_IN_A_ROW - 1} validations before: nothing can be chosen by it. {_ADVICE}"
+                f"{NOT_FINITE_IN_A_ROW - 1} validations before: nothing can be chosen by it. {self._advice}"
             )
 
 
