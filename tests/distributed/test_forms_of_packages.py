@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
+from form_contract import FormContract
 from gang import STAND, Trial, as_json
 
-from kernel_backend.model.launch.exit_codes import FINISHED, RELEASED
+from kernel_backend.model.launch.exit_codes import FINISHED
 from tests.plugins import IGNITE, importable, install
 
 pytestmark = pytest.mark.distributed
@@ -95,14 +96,12 @@ def test_a_killed_training_resumes_with_the_same_bits(tmp_path: Path, whole: tup
     )
 
 
-def test_it_gives_up_its_slot_and_goes_on(tmp_path: Path, whole: tuple[Trial, Any]) -> None:
-    released = trial(tmp_path)
-    first = released.start(hold=4).reaches(3)
-    first.tell("release").heard().go().ended()
-    assert first.codes == [RELEASED], first.logs()
-    again = released.run(released.pinned())
-    assert again.codes == [FINISHED], again.logs()
-    assert released.parts() == whole[0].parts()
+class TestContract(FormContract):
+    """Test that the form keeps what every form promises."""
+
+    source = CELL
+    diverging = CELL.replace("lr = 0.05", "lr = 1e30")
+    described: ClassVar = {"form": "ignite"}
 
 
 def test_its_hyperparameters_are_those_of_the_cell(tmp_path: Path, whole: tuple[Trial, Any]) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from form_contract import FormContract
 from gang import STAND, Trial, as_json
 
 pytestmark = pytest.mark.distributed
@@ -82,6 +83,13 @@ def test_a_kill_in_the_middle_of_an_epoch_changes_no_bit(tmp_path, slots, backen
     assert as_json(resumed.reports("validation")[12]) == as_json(first.reports("validation")[12])
     if slots == 1:
         assert plainly_trained(whole, tmp_path) == whole.weights()
+
+
+class TestContract(FormContract):
+    """Test that Keras keeps what every form promises."""
+
+    source = CELL
+    diverging = CELL.replace("Adam(lr)", "SGD(float('inf'))")
 
 
 # The same, as most people write it: the cell calls `fit`, on data that it splits off, in an order of its own.

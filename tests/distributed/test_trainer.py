@@ -7,6 +7,7 @@ from textwrap import indent
 
 import pytest
 import torch
+from form_contract import FormContract
 from gang import STAND, Trial, as_json
 from plain_trainer import plainly_trained
 
@@ -102,6 +103,13 @@ def test_a_training_that_is_killed_once_it_has_ended_is_left_as_it_is(tmp_path):
     after = trial.newest()
     assert {part.name: part.digest for part in after.parts} == {part.name: part.digest for part in before.parts}
     assert as_json(after.state) == as_json(before.state)
+
+
+class TestContract(FormContract):
+    """Test that a Trainer keeps what every form promises."""
+
+    source = CELL
+    diverging = CELL.replace("learning_rate=5e-3", "learning_rate=float('inf')")
 
 
 # A causal model divides its loss by the tokens of all batches of a step, and samples have different numbers of them.
