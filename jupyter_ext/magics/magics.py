@@ -34,6 +34,7 @@ from jupyter_ext.values.expected import comes_back, expected_values, gives_value
 from kernel_backend import discovery
 from kernel_backend.client import Client
 from kernel_backend.definition.contract import Definition
+from kernel_backend.definition.forms.registry import form_named
 from kernel_backend.errors import InvalidDefinition
 from kernel_backend.model.syntax import module_tree
 from kernel_backend.model.views.overview import Overview
@@ -103,7 +104,7 @@ class DaylightMagics(Magics):
             tell(as_script(checked, request.written))
         else:
             tell(dry_run(checked, request.asked, request.written, request.source.tail if request.source else ""))
-        if request.cell is not None and checked.definition.form == "script":
+        if request.cell is not None and form_named(checked.definition.form).whole:
             self.recorder.body_ran(None, source="")  # later captures must know that it has not trained
 
     def _train_here(self, request: Request, checked: PreparedSubmission) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from jupyter_ext.plain_script.script import plain_script
 from jupyter_ext.submit.submit import ParsedLine, PreparedSubmission
 from kernel_backend.definition.command_line import unmarked
+from kernel_backend.definition.forms.registry import form_named
 from kernel_backend.definition.script.definition import presumption, with_values
 from kernel_backend.definition.script.modules import project_modules
 from kernel_backend.errors import InvalidRequest
@@ -42,7 +43,7 @@ def as_script(checked: PreparedSubmission, command: str) -> str:
     if checked.capture.captured or checked.space.parameters:
         what = "captured values travel" if checked.capture.captured else "a search trains several trials"
         raise InvalidRequest(f"--as-script writes code alone, and {what}: leave out what asks for it")
-    if checked.definition.form == "script":
+    if form_named(checked.definition.form).whole:
         return _program(checked)
     modules = sorted(name.partition("/")[2] for name in checked.travelling.files)
     source, roles_from, config = checked.capture.source, checked.capture.roles_from, checked.config
@@ -77,7 +78,7 @@ def _first_line(tree: ast.Module) -> int:
 def _about(checked: PreparedSubmission) -> Iterator[str]:
     yield checked.capture.described
     yield checked.capture.relocate(checked.definition.summary)
-    if checked.definition.form == "script":
+    if form_named(checked.definition.form).whole:
         modules = project_modules(checked.travelling.files, checked.travelling.project)
         tree = module_tree(checked.capture.source)
         yield checked.capture.relocate(presumption(tree, modules))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
@@ -11,12 +10,9 @@ from jupyter_ext.capture import Capture
 from jupyter_ext.capture.unseeded import is_data
 from jupyter_ext.submit.submit import PreparedSubmission
 from kernel_backend.definition.contract import Definition
-from kernel_backend.definition.keras.fit import keras_fit
-from kernel_backend.definition.lightning.cell import lightning_cell
+from kernel_backend.definition.forms.registry import form_named
 from kernel_backend.definition.plain import brought_back
 from kernel_backend.definition.script.bindings import mutated_roots
-from kernel_backend.definition.script.defined import set_by_cell
-from kernel_backend.definition.trainer.cell import trainer_cell
 from kernel_backend.model.syntax import module_tree
 from kernel_backend.model.values import listed
 
@@ -52,12 +48,7 @@ def expected_values(
 def left_to_job(definition: Definition, capture: Capture, held: Mapping[str, Any]) -> list[str]:
     """Return the names that a submitted cell's job sets, trains or changes, and the notebook does not."""
     tree, cell = module_tree(capture.source), capture.roles_from
-    if definition.form == "plain":
-        names = brought_back(tree, cell)
-    elif definition.form == "script":
-        names = set_by_cell(tree, cell)
-    else:
-        names = _trained(definition, tree, cell)
+    names = form_named(definition.form).gives(tree, cell, definition)
     return list(dict.fromkeys([*names, *changed_objects(capture, held)]))
 
 
@@ -76,43 +67,6 @@ def changed_objects(capture: Capture, held: Mapping[str, Any]) -> list[str]:
 def _is_data(value: Any) -> bool:
     filled = isinstance(value, _CONTAINERS) or type(value).__module__.startswith("numpy.random")
     return is_data(value) and not filled
-
-
-def _trained(definition: Definition, tree: ast.Module, cell: int) -> list[str]:
-    """Return the model of a cell for a framework, and its Trainer, history and callbacks.
-
-    For a definition that consists of functions it is the model, if that is given as a value and not by a function.
-    """
-    if definition.form == "lightning":
-        found = lightning_cell(tree, cell)
-        fit = found.fit
-        owner = fit.func.value if fit is not None and isinstance(fit.func, ast.Attribute) else None
-        trainers = [owner.id] if isinstance(owner, ast.Name) else []
-        return [*(_model(fit) if fit is not None else []), *trainers, *_callbacks(found.trainer)]
-    if definition.form == "trainer":
-        given = trainer_cell(tree, cell)
-        return [*_model(given.trainer), given.name, *_callbacks(given.trainer)]
-    if definition.form == "keras" and (call := keras_fit(tree, cell)) is not None:
-        return [*([call.target] if call.target else []), call.model, *_callbacks(call.call)]
-    model = definition.functions.get("model")
-    return [model.attribute] if model is not None and model.value else []
-
-
-def _model(call: ast.Call) -> list[str]:
-    """Return the variable that a Trainer call gets as its model: `["net"]` for `Trainer(net)` or `fit(model=net)`.
-
-    The list is empty if the model is another expression, as in `Trainer(Net())`.
-    """
-    given = next((each.value for each in call.keywords if each.arg == "model"), None)
-    given = call.args[0] if given is None and call.args else given
-    return [given.id] if isinstance(given, ast.Name) else []
-
-
-def _callbacks(trainer: ast.Call | None) -> list[str]:
-    """Return the variables that a Trainer gets as callbacks: what they record of the training, the job alone has."""
-    given = trainer.keywords if trainer is not None else []
-    value = next((each.value for each in given if each.arg == "callbacks"), None)
-    return [each.id for each in getattr(value, "elts", [value]) if isinstance(each, ast.Name)]
 
 
 def comes_back(names: Collection[str]) -> Iterator[str]:

@@ -46,6 +46,12 @@ class Source:
         return command_of(self.tree)
 
 
+def model_given(tree: ast.Module, roles_from: int, definition: Definition) -> list[str]:
+    """Return the model of functions, if that is given as a value and not by a function."""
+    model = definition.functions.get("model")
+    return [model.attribute] if model is not None and model.value else []
+
+
 def _hides(definition: Definition, tree: ast.Module, modules: Modules) -> tuple[str, ...] | None:
     return None
 
@@ -101,6 +107,9 @@ class TrainingForm:
     training_line : callable, optional
         ``(tree, module)``: the line of the cell `tree` from which on its notebook runs nothing; None if it runs all.
         `module` is the captured module. Not asked for cells of functions.
+    gives : callable
+        ``(tree, roles_from, definition)``: names of the cell's variables that its job sets or trains, and the notebook
+        does not.
     local : str
         What to do instead of ``--local``. Empty: it trains in a notebook's own process.
     script : str
@@ -131,6 +140,7 @@ class TrainingForm:
     loadable: Callable[[ast.Module, int, Definition], ast.Module | None] | None = None
     model_role: str = "model"
     training_line: Callable[[ast.Module, ast.Module], int | None] | None = None
+    gives: Callable[[ast.Module, int, Definition], list[str]] = model_given
     local: str = ""
     script: str = ""
     package: str = ""

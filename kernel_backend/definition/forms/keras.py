@@ -8,12 +8,13 @@ from collections.abc import Mapping
 from kernel_backend.definition.arguments import called_functions
 from kernel_backend.definition.checks import check_prepare
 from kernel_backend.definition.contract import Definition
-from kernel_backend.definition.form import Source, TrainingForm
+from kernel_backend.definition.form import Source, TrainingForm, model_given
 from kernel_backend.definition.keras.cell import is_keras
 from kernel_backend.definition.keras.definition import ROLES, fit_definition, keras_definition
 from kernel_backend.definition.keras.fit import keras_fit
 from kernel_backend.definition.keras.source import importable, training_line
 from kernel_backend.definition.script.defined import definitions
+from kernel_backend.definition.trainer_arguments import callbacks_of
 from kernel_backend.model.experiment import Config
 from kernel_backend.model.record import Value
 
@@ -53,6 +54,14 @@ def _sums_gradients(definition: Definition, config: Config) -> str | None:
     )
 
 
+def _gives(tree: ast.Module, roles_from: int, definition: Definition) -> list[str]:
+    """Return the history of a cell that calls `fit`, its model and callbacks; else the model, if that is a value."""
+    call = keras_fit(tree, roles_from)
+    if call is None:
+        return model_given(tree, roles_from, definition)
+    return [*([call.target] if call.target else []), call.model, *callbacks_of(call.call)]
+
+
 KERAS = TrainingForm(
     name="keras",
     recognises=_recognises,
@@ -81,6 +90,7 @@ KERAS = TrainingForm(
     importable=_importable,
     loadable=_loadable,
     training_line=training_line,
+    gives=_gives,
     local="Write model().fit(...) below the functions of this cell, and run it without the line of the magic",
     script=(
         "a job cuts Keras' batches in an order by --seed, which fit alone does not know, so that numbers would be "

@@ -8,11 +8,12 @@ from collections.abc import Mapping
 from kernel_backend.definition.arguments import called_functions
 from kernel_backend.definition.contract import Definition
 from kernel_backend.definition.form import Modules, Source, TrainingForm
-from kernel_backend.definition.lightning.cell import is_lightning
+from kernel_backend.definition.lightning.cell import is_lightning, lightning_cell
 from kernel_backend.definition.lightning.definition import lightning_definition
 from kernel_backend.definition.lightning.source import importable
 from kernel_backend.definition.reported.source import names_in_source
 from kernel_backend.definition.script.modules import without_program
+from kernel_backend.definition.trainer_arguments import callbacks_of, model_of
 from kernel_backend.model.record import Value
 
 
@@ -38,6 +39,15 @@ def _importable(
 
 def _loadable(tree: ast.Module, roles_from: int, definition: Definition) -> ast.Module:
     return importable(tree, roles_from, definition.given({}))
+
+
+def _gives(tree: ast.Module, roles_from: int, definition: Definition) -> list[str]:
+    """Return the model of a cell, its Trainer and callbacks."""
+    found = lightning_cell(tree, roles_from)
+    fit = found.fit
+    owner = fit.func.value if fit is not None and isinstance(fit.func, ast.Attribute) else None
+    trainers = [owner.id] if isinstance(owner, ast.Name) else []
+    return [*(model_of(fit) if fit is not None else []), *trainers, *callbacks_of(found.trainer)]
 
 
 LIGHTNING = TrainingForm(
@@ -70,6 +80,7 @@ LIGHTNING = TrainingForm(
     importable=_importable,
     loadable=_loadable,
     model_role="module",
+    gives=_gives,
     local=(
         "Run this cell without the line of the magic: it trains here, by itself, where trainer.fit(...) stands in it"
     ),

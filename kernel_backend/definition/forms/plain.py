@@ -6,7 +6,7 @@ import ast
 
 from kernel_backend.definition.contract import Definition
 from kernel_backend.definition.form import Source, TrainingForm
-from kernel_backend.definition.plain import above, is_plain, split
+from kernel_backend.definition.plain import above, brought_back, is_plain, split
 
 # Settings that do not apply to a plain cell: those of a training loop, several slots, or trials.
 _NOT_PLAIN = (
@@ -32,6 +32,10 @@ def _loadable(tree: ast.Module, roles_from: int, definition: Definition) -> ast.
     return above(tree, roles_from)
 
 
+def _gives(tree: ast.Module, roles_from: int, definition: Definition) -> list[str]:
+    return brought_back(tree, roles_from)
+
+
 PLAIN = TrainingForm(
     name="plain",
     recognises=_recognises,
@@ -41,6 +45,7 @@ PLAIN = TrainingForm(
     refuses=dict.fromkeys(_NOT_PLAIN, "functions below %%dlsubmit"),
     deferred=split,
     loadable=_loadable,
+    gives=_gives,
     local="Run this cell without the line of the magic: it trains here, by itself",
     script="this cell is a plain program as it stands: leave the magic out to run it here",
 )

@@ -8,7 +8,7 @@ from kernel_backend.definition.aliases import role_of
 from kernel_backend.definition.contract import REQUIRED, Definition
 from kernel_backend.definition.form import Modules, Source, TrainingForm
 from kernel_backend.definition.reported.source import names_in_source
-from kernel_backend.definition.script.defined import definitions
+from kernel_backend.definition.script.defined import definitions, set_by_cell
 from kernel_backend.definition.script.definition import is_script, script_definition
 from kernel_backend.definition.script.loops import training_loops, training_statements
 from kernel_backend.definition.script.modules import without_program
@@ -73,6 +73,10 @@ def _counts_epochs(definition: Definition, config: Config) -> str | None:
     return None
 
 
+def _gives(tree: ast.Module, roles_from: int, definition: Definition) -> list[str]:
+    return set_by_cell(tree, roles_from)
+
+
 SCRIPT = TrainingForm(
     name="script",
     recognises=_recognises,
@@ -109,5 +113,6 @@ SCRIPT = TrainingForm(
     deferred=_deferred,
     whole=True,
     loadable=_loadable,
+    gives=_gives,
     script="this is a plain program as it stands: leave the magic out to run it here",
 )

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 
 from kernel_backend.definition.contract import Definition
 from kernel_backend.definition.form import Source, TrainingForm
-from kernel_backend.definition.trainer.cell import is_trainer
+from kernel_backend.definition.trainer.cell import is_trainer, trainer_cell
 from kernel_backend.definition.trainer.definition import ROLE, trainer_definition
 from kernel_backend.definition.trainer.source import importable, model_only
+from kernel_backend.definition.trainer_arguments import callbacks_of, model_of
 from kernel_backend.model.record import Value
 
 
@@ -30,6 +31,12 @@ def _importable(
 
 def _loadable(tree: ast.Module, roles_from: int, definition: Definition) -> ast.Module:
     return model_only(tree, roles_from)
+
+
+def _gives(tree: ast.Module, roles_from: int, definition: Definition) -> list[str]:
+    """Return the model of a cell, its Trainer and callbacks."""
+    given = trainer_cell(tree, roles_from)
+    return [*model_of(given.trainer), given.name, *callbacks_of(given.trainer)]
 
 
 TRAINER = TrainingForm(
@@ -63,4 +70,5 @@ TRAINER = TrainingForm(
     hides_ranks=True,
     loadable=_loadable,
     model_role=ROLE,
+    gives=_gives,
 )
