@@ -19,14 +19,16 @@ class FormContract:
     epochs_to_diverge: ClassVar[int] = 2
     described: ClassVar[dict[str, Any]] = {}
 
-    def trial(self, folder: Path, source: str = "", **more: Any) -> Trial:
+    @classmethod
+    def trial(cls, folder: Path, source: str = "", **more: Any) -> Trial:
         """Return a trial of the form's cell."""
-        return Trial(folder, source or self.source, slots=1, described=dict(self.described), **more)
+        return Trial(folder, source or cls.source, slots=1, described=dict(cls.described), **more)
 
     @pytest.fixture(scope="class")
-    def whole(self, tmp_path_factory: pytest.TempPathFactory) -> Trial:
+    @classmethod
+    def whole(cls, tmp_path_factory: pytest.TempPathFactory) -> Trial:
         """A training without a fault."""
-        made = self.trial(tmp_path_factory.mktemp("whole"))
+        made = cls.trial(tmp_path_factory.mktemp("whole"))
         attempt = made.run()
         assert attempt.codes == [FINISHED], attempt.logs()
         return made
