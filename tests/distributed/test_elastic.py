@@ -16,7 +16,10 @@ def alone(tmp_path_factory):
     trial = Trial(tmp_path_factory.mktemp("alone") / "trial", slots=1, options=FOUR)
     attempt = trial.run()
     assert attempt.codes == [0], attempt.logs()
-    assert attempt.started.guarantee == "exact: any kill, any number of slots, on this kind of CPU"
+    assert (
+        attempt.started.guarantee
+        == "reproducible: a kill changes no bit of the result, on any number of slots and this kind of CPU"
+    )
     return trial, attempt
 
 

@@ -53,7 +53,7 @@ def test_generators_of_its_own_stand_after_a_kill_where_they_would_have_stood(tm
     whole = Trial(tmp_path / "whole", source=OWN, options=options | {"loader_workers": 0})
     ran = whole.run()
     assert ran.codes == [0, 0], ran.logs()
-    assert ran.started.guarantee.startswith("exact: any kill, any number of slots")
+    assert ran.started.guarantee.startswith("reproducible: a kill changes no bit of the result, on any number of slots")
     more = {"source": OWN, "options": options | {"loader_workers": 2}, "params": {"pause": 0.03}}
     killed = Trial(tmp_path / "killed", every="2steps", **more)
     killed.start(hold=11).reaches(8).kill(1)
@@ -68,7 +68,7 @@ def test_with_streams_of_random_numbers_one_of_its_own_is_told_to_be_lost(tmp_pa
     ran = Trial(tmp_path / "trial", source=OWN, slots=1, options={"rng": "stream", "steps": 1}).run()
     assert ran.codes == [0], ran.logs()
     assert ran.started.guarantee == (
-        "none: optimizer.Langevin.noise is a random generator of its own, which --rng stream does not save"
+        "not reproducible: optimizer.Langevin.noise is a random generator of its own, which --rng stream does not save"
     )
 
 
@@ -76,7 +76,7 @@ def test_a_generator_without_a_seed_that_a_function_makes_leaves_no_guarantee(tm
     late = DIGITS.replace("stand()\n    return", "loss.noise = float(np.random.default_rng().normal())\n    return")
     ran = Trial(tmp_path / "trial", source=f"import numpy as np\n{late}", slots=1, options={"steps": 1}).run()
     assert ran.codes == [0], ran.logs()
-    assert ran.started.guarantee.startswith("none: loss(): np.random.default_rng() draws anew in each run")
+    assert ran.started.guarantee.startswith("not reproducible: loss(): np.random.default_rng() draws anew in each run")
 
 
 def test_an_optimizer_of_the_loss_itself_leaves_no_guarantee(tmp_path):
@@ -87,4 +87,6 @@ def test_an_optimizer_of_the_loss_itself_leaves_no_guarantee(tmp_path):
     ran = Trial(tmp_path / "trial", source=f"import torch\n{own}{source}", slots=1, options={"steps": 3}).run()
     assert ran.codes == [0], ran.logs()
     (limited,) = (each.text for each in ran.records if isinstance(each, Guarantee))
-    assert limited.startswith("none: a further SGD trains weights from step to step, and no checkpoint holds them")
+    assert limited.startswith(
+        "not reproducible: a further SGD trains weights from step to step, and no checkpoint holds them"
+    )

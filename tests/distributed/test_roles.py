@@ -184,7 +184,9 @@ def test_what_a_loss_keeps_between_batches_is_named_in_what_is_promised(tmp_path
     ran = Trial(tmp_path / "trial", source=CENTERED, epochs=1, slots=1).run()
     assert ran.codes == [0], ran.logs()
     (started,) = (each for each in ran.records if isinstance(each, Started))
-    assert started.guarantee.startswith("none: center: a function keeps it from batch to batch, each slot its own")
+    assert started.guarantee.startswith(
+        "not reproducible: center: a function keeps it from batch to batch, each slot its own"
+    )
     assert [each for each in ran.notes() if each.startswith("history: a function fills it from batch to batch")]
 
 

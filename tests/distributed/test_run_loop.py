@@ -109,7 +109,7 @@ def test_one_slot_gives_the_bits_of_the_plain_loop(trial):
     epochs = {each.step: each.epoch for each in ran.records if isinstance(each, Report)}
     assert epochs == pytest.approx({step: step / 6 for step in range(1, 13)})
     assert ran.started.resumed_from is None
-    assert ran.started.guarantee == "exact: any kill, 1 slot, on this kind of CPU"
+    assert ran.started.guarantee == "reproducible: a kill changes no bit of the result, on 1 slot and this kind of CPU"
 
 
 @pytest.fixture(scope="module")

@@ -65,14 +65,18 @@ def verdict(trial, source: str, **settings: str) -> tuple[str, list[str]]:
 
 def test_a_program_that_goes_on_exactly_is_exact_to_the_step(trial):
     text, checkpoints = verdict(trial, PROGRAM.replace("COUNTED", "0"))
-    assert text.startswith("exact to the step: any kill, 1 slot, on this kind of CPU; rehearsed at steps ")
+    assert text.startswith(
+        "exact to the step: a kill changes no bit of the result, on 1 slot and this kind of CPU; rehearsed at steps "
+    )
     assert checkpoints
 
 
 @pytest.mark.long
 def test_a_checkpoint_is_rehearsed_though_newer_ones_have_replaced_it(trial):
     text, _ = verdict(trial, PROGRAM.replace("COUNTED", "0"), every="1steps")
-    assert text.startswith("exact to the step: any kill, 1 slot, on this kind of CPU; rehearsed at steps ")
+    assert text.startswith(
+        "exact to the step: a kill changes no bit of the result, on 1 slot and this kind of CPU; rehearsed at steps "
+    )
 
 
 def test_a_program_with_state_outside_of_its_names_begins_anew(trial):

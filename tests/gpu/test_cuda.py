@@ -65,7 +65,7 @@ def test_two_runs_on_a_gpu_give_the_same_bits_and_a_killed_one_too(tmp_path):
     again = Trial(tmp_path / "again", source=source, slots=1, kind="cuda", options=ALL)
     first, second = whole.run(), again.run()
     assert first.codes == second.codes == [0], first.logs() + second.logs()
-    assert first.started.guarantee.startswith("same hardware: any kill, 1 slot, on ")
+    assert first.started.guarantee.startswith("reproducible: a kill changes no bit of the result, on 1 slot and ")
     assert whole.parts() == again.parts()
     killed = Trial(
         tmp_path / "killed", source=source, slots=1, kind="cuda", options=ALL, every="2steps", params={"pause": 0.05}

@@ -35,8 +35,8 @@ def tell_sample_state(source: Source, limit: Callable[[str], None]) -> None:
         names = dict.fromkeys(_kept(source))
     if names:
         limit(
-            f"none: {', '.join(names)}: kept by {source.role}() from sample to sample: a restart and each loader "
-            "process begin it anew: let a sample depend on its index alone, or on random numbers"
+            f"not reproducible: {', '.join(names)}: kept by {source.role}() from sample to sample: a restart and each "
+            "loader process begin it anew: let a sample depend on its index alone, or on random numbers"
         )
 
 

@@ -123,15 +123,21 @@ def guarantee(config: Config, size: int, device: torch.device, asks_rank: bool, 
     that their results may depend on these. `generators` are paths of random generators that parts of the training hold.
     """
     if config.reproducible == "off":
-        return "none: --reproducible off"
+        return "not reproducible: --reproducible off"
     if generators and config.rng == "stream":
-        return f"none: {generators[0]} is a random generator of its own, which --rng stream does not save"
+        return f"not reproducible: {generators[0]} is a random generator of its own, which --rng stream does not save"
     elastic = config.logical_workers and not asks_rank
     slots = "any number of slots" if elastic else f"{size} slot" + "s" * (size != 1)
     if device.type == "cuda":
-        return f"same hardware: any kill, {slots}, on {torch.cuda.get_device_name(device)}"
-    where = "any x86-64 CPU" if config.reproducible == "portable" else "this kind of CPU"
-    return f"exact: any kill, {slots}, on {where}"
+        where = torch.cuda.get_device_name(device)
+    else:
+        where = "any x86-64 CPU" if config.reproducible == "portable" else "this kind of CPU"
+    return f"reproducible: {unchanged(slots, where)}"
+
+
+def unchanged(slots: str, where: str) -> str:
+    """Return the promise that a training has the same result after any kill, on these slots and this hardware."""
+    return f"a kill changes no bit of the result, on {slots} and {where}"
 
 
 def writes_unseen(model: nn.Module, optimizers: Iterable[torch.optim.Optimizer], own: Sequence[Path]) -> bool:

@@ -125,8 +125,8 @@ class RetainedState:
 def without(names: Iterable[str]) -> str:
     """Return the guarantee of a training whose checkpoints lack what the user's code keeps under these names."""
     return (
-        f"none: {', '.join(names)}: kept from step to step, and no checkpoint can hold it: keep numbers, texts, "
-        "tensors, or lists and dicts of these"
+        f"not reproducible: {', '.join(names)}: kept from step to step, and no checkpoint can hold it: keep numbers, "
+        "texts, tensors, or lists and dicts of these"
     )
 
 

@@ -25,12 +25,12 @@ def unrepeatable(source: str | bytes) -> str | None:
     These are seeds of the clock, loops that the clock ends, generators that a function makes without a seed and uses,
     and those that a model makes and keeps while it computes. A clock that only measures is none.
 
-    >>> unrepeatable("def augment(x): return x + np.random.default_rng().normal()")
-    'none: augment(): np.random.default_rng() draws anew in each run: seed it, or draw from torch, numpy or random'
+    >>> unrepeatable("def f(x): return x + default_rng().normal()")
+    'not reproducible: f(): default_rng() draws anew in each run: seed it, or draw from torch, numpy or random'
     """
     functions = [each for each in ast.walk(ast.parse(source)) if isinstance(each, Function)]
     found = [(line, f"{each.name}(): {text}") for each in functions for line, text in _in_function(each)]
-    return f"none: {min(found)[1]}" if found else None
+    return f"not reproducible: {min(found)[1]}" if found else None
 
 
 def _in_function(function: Function) -> Iterator[tuple[int, str]]:

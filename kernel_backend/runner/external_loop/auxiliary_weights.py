@@ -139,8 +139,9 @@ class UnheldOptimizers:
             return
         self._held.add(id(optimizer))
         self._rank.limit_guarantee(
-            f"none: a further {type(optimizer).__name__} trains weights from step to step, and no checkpoint holds "
-            "them: make it before the training begins, where the code that uses it finds it by a name or an attribute"
+            f"not reproducible: a further {type(optimizer).__name__} trains weights from step to step, and no "
+            "checkpoint holds them: make it before the training begins, where the code that uses it finds it by a "
+            "name or an attribute"
         )
 
 

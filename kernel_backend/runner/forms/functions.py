@@ -83,13 +83,14 @@ class FunctionsTraining:
         generators = training.generators.ways
         guarantee = exactness.guarantee(rank.config, rank.ranks.size, rank.device, functions.asks_rank, generators)
         if training.train.is_stream and functions.needs_model("train_data"):
-            guarantee = "none: train_data() reads a stream with the model, one batch ahead of the steps"
+            guarantee = "not reproducible: train_data() reads a stream with the model, one batch ahead of the steps"
         called = {each.role: each.function for each in training.objectives}
         kept = state_between_calls({**called, "loss": training.loss, "augment": training.augment})
         if used := [name for name, is_read in kept.items() if is_read]:
             guarantee = (
-                f"none: {', '.join(used)}: a function keeps it from batch to batch, each slot its own, and no "
-                "checkpoint has it: make it a buffer (register_buffer) of the model, or of a module that it calls"
+                f"not reproducible: {', '.join(used)}: a function keeps it from batch to batch, each slot its own, "
+                "and no checkpoint has it: make it a buffer (register_buffer) of the model, or of a module that it "
+                "calls"
             )
         rank.say_started(
             steps_per_epoch=training.train.per_epoch,

@@ -212,7 +212,7 @@ def _spans() -> Iterator[tuple[Attempt, ...]]:
     yield attempt(2, created_at=150.0), attempt(3, created_at=160.0)  # the first is long past
 
 
-EXACT = "exact: any kill, 2 slots, on this kind of CPU"
+EXACT = "reproducible: a kill changes no bit of the result, on 2 slots and this kind of CPU"
 
 
 def _pictures() -> Iterator[Overview]:
@@ -234,7 +234,9 @@ def _pictures() -> Iterator[Overview]:
     yield overview(attempts=(attempt(outcome=Outcome.LOST), attempt(2, outcome=Outcome.LOST, failure=DEEP)))
     goes_on = attempt(2, resume_from="150-1", outcome=Outcome.FAILED, failure=DEEP, backend="torch")
     yield overview(attempts=(attempt(backend="horovod"), goes_on, attempt(3)))
-    yield overview(attempts=(attempt(guarantee="none: --reproducible off"), attempt(2, guarantee=EXACT), attempt(3)))
+    yield overview(
+        attempts=(attempt(guarantee="not reproducible: --reproducible off"), attempt(2, guarantee=EXACT), attempt(3))
+    )
     losses = (math.nan, 0.5, 0.25, 0.25)
     valued = [trial(index=index, metrics={"loss": 0.1}, best=best(loss)) for index, loss in enumerate(losses, 2)]
     yield overview(trial(), *valued)

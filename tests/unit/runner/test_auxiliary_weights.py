@@ -118,4 +118,4 @@ def test_an_optimizer_that_is_made_in_the_training_and_stays_is_told_of(steps: t
             late.step()
     finally:
         check.close()
-    assert [text.startswith("none: a further SGD trains weights") for text in rank.limits] == [True] * told
+    assert [text.startswith("not reproducible: a further SGD trains weights") for text in rank.limits] == [True] * told

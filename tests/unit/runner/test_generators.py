@@ -244,5 +244,8 @@ def test_only_where_main_generators_run_on_is_one_of_its_own_beyond_the_guarante
         rng: exactness.guarantee(Config(slots=1, rng=rng), 1, torch.device("cpu"), asks_rank=False, generators=ways)
         for rng in ("derived", "stream")
     }
-    assert said["derived"].startswith("exact")
-    assert said["stream"] == "none: model.noise is a random generator of its own, which --rng stream does not save"
+    assert said["derived"].startswith("reproducible")
+    assert (
+        said["stream"]
+        == "not reproducible: model.noise is a random generator of its own, which --rng stream does not save"
+    )

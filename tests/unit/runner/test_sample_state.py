@@ -50,7 +50,7 @@ def told(data: Any, digested: bool = True) -> list[str]:
     limits: list[str] = []
     made = source(data, "train_data")
     Batches(made, 4, 0, "sample", range(1), 1, 0, torch.device("cpu"), digested=digested, limit=limits.append).close()
-    assert all(each.startswith("none: ") for each in limits)
+    assert all(each.startswith("not reproducible: ") for each in limits)
     return [each.split(": ")[1] for each in limits]
 
 
@@ -109,7 +109,7 @@ def test_a_training_whose_dataset_counts_is_not_called_exact(tmp_path: Path, for
     ended = Job(tmp_path / "job", COUNTING + form, options={"batch_size": 2, "loader_workers": 0}).run()
     said = [each.text for each in ended.records if isinstance(each, Guarantee)]
     assert ended.code == 0, ended.log
-    assert (said or [ended.started.guarantee])[-1].startswith("none: Samples.reads: kept by ")
+    assert (said or [ended.started.guarantee])[-1].startswith("not reproducible: Samples.reads: kept by ")
     assert not any("kept by" in note for note in ended.notes)
 
 
@@ -117,6 +117,6 @@ def test_no_later_guarantee_takes_the_place_of_what_limits_it() -> None:
     said: list[Guarantee] = []
     of = dict.fromkeys(each.name for each in fields(RankContext))
     rank = RankContext(**of | {"spool": SimpleNamespace(say=said.append), "limits": {}})
-    rank.limit_guarantee("none: Samples.reads")
+    rank.limit_guarantee("not reproducible: Samples.reads")
     rank.say_guarantee("exact to the step; rehearsed at steps 4 to 6")
-    assert [each.text for each in said] == ["none: Samples.reads"] * 2
+    assert [each.text for each in said] == ["not reproducible: Samples.reads"] * 2

@@ -56,7 +56,7 @@ def test_a_program_presumed_from_the_start_begins_anew_after_a_kill(tmp_path: Pa
     assert first.code == -9, first.log
     told = {
         "host": "presumed from the start, with the same bits: ",
-        "off": "none: --reproducible off; a kill costs the whole run: ",
+        "off": "not reproducible: --reproducible off; a kill costs the whole run: ",
     }
     assert first.started.guarantee == f"{told[reproducible]}Thread(...) is a thread next to the loop, line 11"
     second = job.run()

@@ -216,15 +216,18 @@ def test_what_samples_draw_leaves_the_streams_alone():
 @pytest.mark.parametrize(
     ("config", "says"),
     [
-        (Config(), "exact: any kill, 2 slots, on this kind of CPU"),
-        (Config(logical_workers=4, reproducible="portable"), "exact: any kill, any number of slots, on any x86-64 CPU"),
-        (Config(reproducible="off"), "none: --reproducible off"),
+        (Config(), "reproducible: a kill changes no bit of the result, on 2 slots and this kind of CPU"),
+        (
+            Config(logical_workers=4, reproducible="portable"),
+            "reproducible: a kill changes no bit of the result, on any number of slots and any x86-64 CPU",
+        ),
+        (Config(reproducible="off"), "not reproducible: --reproducible off"),
     ],
 )
 def test_a_training_says_what_it_guarantees(config, says):
     assert exactness.guarantee(config, 2, CPU, asks_rank=False) == says
     if config.logical_workers:
-        assert "any kill, 2 slots" in exactness.guarantee(config, 2, CPU, asks_rank=True)
+        assert "on 2 slots and" in exactness.guarantee(config, 2, CPU, asks_rank=True)
 
 
 def test_what_has_changed_since_a_checkpoint_is_named():

@@ -26,7 +26,7 @@ from kernel_backend.runner.determinism.unrepeatable import unrepeatable
 def test_a_definition_that_takes_from_the_clock_or_from_chance_has_no_guarantee(body: str, told: str) -> None:
     found = unrepeatable(f"def forward(self, x):\n {body}")
     assert found is not None
-    assert found.startswith("none: forward(): ")
+    assert found.startswith("not reproducible: forward(): ")
     assert told in found
 
 

@@ -193,10 +193,12 @@ def test_a_service_is_asked_for_curves_only_when_there_are_some_and_may_fail():
 
 
 def test_the_guarantee_stands_below_the_head():
-    shown = overview().model_copy(update={"attempts": (attempt(guarantee="exact: any kill, at 2 slots"),)})
+    shown = overview().model_copy(
+        update={"attempts": (attempt(guarantee="reproducible: a kill changes no bit of the result"),)}
+    )
     found = bundle(shown, now=165.0)
-    assert found["text/plain"].splitlines()[1] == "exact: any kill, at 2 slots"
-    assert "exact: any kill, at 2 slots" in read(found["text/html"])
+    assert found["text/plain"].splitlines()[1] == "reproducible: a kill changes no bit of the result"
+    assert "reproducible: a kill changes no bit of the result" in read(found["text/html"])
 
 
 def test_cards_take_the_colours_of_the_theme():

@@ -41,7 +41,7 @@ SETTLED_S = 1.0  # seconds without a change of the folder before it is copied
 QUIET_S = 0.3  # seconds without a change of the folder after which a save is complete
 RESTLESS = 3  # after this number of intervals the folder is copied even if it keeps changing
 MOST_NOTES = 100
-_GUARANTEE = "none: the program goes on from what it saved"
+_GUARANTEE = "not reproducible: the program goes on from what it saved"
 
 
 class Lead:

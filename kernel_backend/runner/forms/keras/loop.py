@@ -138,8 +138,8 @@ class KerasLoop:
             training.register("variables", Variables(beside))
         if unbuilt := unbuilt_auxiliaries(training.called):
             rank.limit_guarantee(
-                f"none: {', '.join(unbuilt)}: used beside the model, and without variables before the first step, so "
-                "that no restart can put them back: call build(...) before the training"
+                f"not reproducible: {', '.join(unbuilt)}: used beside the model, and without variables before the "
+                "first step, so that no restart can put them back: call build(...) before the training"
             )
         hold_auxiliary(training, training.register, optimizers(model).values())
         training.begin()

@@ -124,14 +124,15 @@ class KerasTraining:
             model.test_function = self._validation.feed.guarded(model.test_function)
 
     def _limit_guarantee(self) -> None:
-        """Set the guarantee that the job reports to "none" if the code draws random numbers that no restart can repeat.
+        """Report "not reproducible" if the code draws random numbers that no restart can repeat.
 
         These are draws by a generator of TensorFlow, whose state no checkpoint holds.
         """
         call = unsaved_draws(Path(self._rank.job.code, DEFINITION).read_text(encoding="utf-8"))
         if call:
             self._loop.training.guarantee = (
-                f"none: {call}() draws from a state that no checkpoint holds: take keras.random with a SeedGenerator"
+                f"not reproducible: {call}() draws from a state that no checkpoint holds: take keras.random with a "
+                "SeedGenerator"
             )
 
     def _device(self) -> AbstractContextManager[Any]:

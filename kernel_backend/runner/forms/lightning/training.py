@@ -309,8 +309,8 @@ class LightningTraining:
         optimizers = [name for name, each in found.steppers.items() if isinstance(each, torch.optim.Optimizer)]
         if optimizers and rank.ranks.size > 1:
             rank.limit_guarantee(
-                f"none: {', '.join(optimizers)}: each slot trains for itself, and a restart gives all what slot 0 had: "
-                "return it by configure_optimizers(), with its weights in the module"
+                f"not reproducible: {', '.join(optimizers)}: each slot trains for itself, and a restart gives all what "
+                "slot 0 had: return it by configure_optimizers(), with its weights in the module"
             )
         self._unheld = UnheldOptimizers(rank, [*held, *found.steppers.values()], lambda: trainer.global_step)
         return auxiliary_parts(found, self.module, rank.job)
@@ -598,7 +598,7 @@ class LightningTraining:
         if self.kept.unheld:
             return without(self.kept.unheld)
         if unheld := [each for name, each in self.attributes.unheld.items() if name not in self.kept.attributes]:
-            return f"none: {unheld[0]}, which a checkpoint cannot hold"
+            return f"not reproducible: {unheld[0]}, which a checkpoint cannot hold"
         return exactness.guarantee(config, ranks.size, self.rank.device, False, self.generators.ways)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from kernel_backend.definition.script.signs import PROMISES, RUNGS, Rung, Sign, presumed_rung
 from kernel_backend.model.values import listed
+from kernel_backend.runner.determinism.exactness import unchanged
 
 Digests = Mapping[int, Mapping[str, str]]  # by step, then by variable
 _SHOWN = 3
@@ -125,14 +126,14 @@ def guarantee(rung: Rung, why: str, steps: Mapping[int, object] | None = None) -
 
     Examples
     --------
-    >>> guarantee("step", "", {13: {}, 14: {}})
-    'exact to the step: any kill, 1 slot, on this kind of CPU; rehearsed at steps 13 to 14'
+    >>> guarantee("step", "", {3: {}, 4: {}})
+    'exact to the step: a kill changes no bit of the result, on 1 slot and this kind of CPU; rehearsed at steps 3 to 4'
     >>> guarantee("epoch", "batches differs after a restart, at step 3")
     'exact to the epoch: batches differs after a restart, at step 3'
     """
     if rung == "step":
         at = f"; rehearsed at steps {min(steps)} to {max(steps)}" if steps else ""
-        return f"{PROMISES[rung]}: any kill, 1 slot, on this kind of CPU{at}"
+        return f"{PROMISES[rung]}: {unchanged('1 slot', 'this kind of CPU')}{at}"
     return f"{PROMISES[rung]}: {why}"
 
 
