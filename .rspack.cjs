@@ -9,9 +9,10 @@ module.exports = {
     minimizer: [
       new rspack.SwcJsMinimizerRspackPlugin({
         // Private members begin with one underscore, and only their classes name them: each file may call them as it
-        // likes. Shorter names are those that the bundler gives to exports.
+        // likes. Shorter names are those that the bundler gives to exports. No function expression is called with `new`,
+        // so that each may be an arrow or a method.
         minimizerOptions: {
-          compress: { passes: 3, ecma: 2022, keep_fargs: false },
+          compress: { passes: 3, ecma: 2022, keep_fargs: false, unsafe_arrows: true, unsafe_methods: true },
           mangle: { props: { regex: '^_[a-z]\\w{2}' } }
         }
       })

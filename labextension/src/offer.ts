@@ -43,7 +43,7 @@ class OfferRenderer extends Widget implements IRenderMime.IRenderer {
     };
     return h(
       'section',
-      { class: 'dl-view dl-offer', 'aria-label': 'Finished cell' },
+      { class: 'dl-sheet dl-view dl-offer', 'aria-label': 'Finished cell' },
       h('div', { class: 'dl-offer-head' }, button('Replace cell', pressed), said),
       h('pre', { class: 'dl-offer-cell' }, cell)
     );

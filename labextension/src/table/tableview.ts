@@ -102,7 +102,7 @@ export class TableView {
     this._root = h(
       'article',
       // With the frame and the tables of a comparison.
-      { class: 'dl-compare dl-experiments', 'aria-label': 'Experiments', onkeydown: keepKeys },
+      { class: 'dl-sheet dl-compare dl-experiments', 'aria-label': 'Experiments', onkeydown: keepKeys },
       h(
         'div',
         { class: 'dl-toolbar' },

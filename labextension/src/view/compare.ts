@@ -38,7 +38,7 @@ export class CompareView {
     open: ((number: number) => void) | null = null
   ) {
     const numbers = _watches.map(watch => `#${watch.look.number}`);
-    this._root = h('article', { class: 'dl-compare', 'aria-label': `Compare ${listed(numbers)}`, onkeydown: keepKeys });
+    this._root = h('article', { class: 'dl-sheet dl-compare', 'aria-label': `Compare ${listed(numbers)}`, onkeydown: keepKeys });
     this._root.dataset.dlExperiments = _watches.map(watch => watch.look.number).join(' ');
     node.append(this._root);
     this._heads = _watches.map(({ look: { number } }, index) => {
@@ -149,9 +149,11 @@ class Heading {
       ? h('button', { type: 'button', class: 'dl-title dl-open', onclick: shown })
       : h('span', { class: 'dl-title' });
     this._toggle = button('', taken, 'dl-small');
-    const name = h('span', { class: 'dl-compared-name' }, h('span', { class: 'dl-swatch' }), this._title);
+    const swatch = h('span', { class: 'dl-swatch' });
+    swatch.style.color = `var(--dl-${colour})`;
+    const name = h('span', { class: 'dl-compared-name' }, swatch, this._title);
     const facts = h('span', { class: 'dl-head-facts' }, this._chip, this._problem, this._toggle);
-    this.root = h('li', { 'data-colour': colour }, name, facts);
+    this.root = h('li', {}, name, facts);
   }
 
   update({ overview, error }: Look, out: boolean): void {

@@ -62,6 +62,7 @@ class Key {
 
   update(line: Line, hidden: boolean, several: boolean): void {
     setAttribute(this.root, 'data-colour', line.colour);
+    this._swatch.style.color = `var(--dl-${line.colour})`;
     setAttribute(this.root, 'aria-pressed', String(!hidden));
     this.root.disabled = !several;
     this._swatch.classList.toggle('dl-dashed', line.dashed);

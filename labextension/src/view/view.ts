@@ -39,7 +39,7 @@ export type Watched = Pick<
 >;
 
 export class ExperimentView {
-  private readonly _root = h('article', { class: 'dl-view', onkeydown: keepKeys });
+  private readonly _root = h('article', { class: 'dl-sheet dl-view', onkeydown: keepKeys });
   private readonly _frame = new Frame(() => this._draw());
   private readonly _head = new Head();
   private readonly _forms: readonly (RerunPart | DifferencePart | SourcePart | LabelPart | MovePart)[];
