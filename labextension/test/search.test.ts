@@ -487,7 +487,12 @@ test('what a search has used is told with what it may', () => {
   const { search } = standing([]);
   const told = standing([], { search: { ...search, budget: 3600 }, closed: 'budget' });
   expect(spentText(told)).toBe(
-    'asha, 1/4 goes on from each rung \u00b7 8 epochs trained in 12 s of 1 h 00 min of slot time; its budget is used up'
+    'asha: after epoch 1 the best quarter goes on \u00b7 8 epochs trained in 12 s of 1 h 00 min of slot time; its budget is used up'
+  );
+  const rungs = [1, 4, 16].map(unit => ({ ...BRACKET.rungs[0], unit })) as BracketStatus['rungs'];
+  expect(spentText(standing([], { brackets: [{ rungs }] }))).toMatch(/^asha: after epochs 1 and 4 the best quarter /);
+  expect(spentText(standing([], { brackets: [{ rungs }, { rungs }] }))).toMatch(
+    /^asha: at each rung the best quarter /
   );
 });
 

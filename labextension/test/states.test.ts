@@ -9,7 +9,7 @@ import { Item } from '../src/panel/item';
 import type { Look } from '../src/service/watch';
 import { Head } from '../src/view/head';
 import { fakeDocument } from './fakedom';
-import { curves, report } from './fakes';
+import { curves, overview, report, trial } from './fakes';
 
 interface Said {
   readonly state_of: string;
@@ -42,4 +42,22 @@ test.each(cases)('$said.state_text', ({ overview, said }) => {
   expect(panel).toContain(escaped(said.state_text));
   expect(panel).toContain(escaped(said.result_text));
   expect(markup).toContain(`data-state="${said.state_of}"`);
+});
+
+test('a screen reader hears of another state, and of no phase of the same one', () => {
+  const head = new Head();
+  const chip = head.root.children[1]?.children[0];
+  const told = (shown: Overview): (string | null | undefined)[] => {
+    const nothing = { curves: [], captured: [], search: null, error: null };
+    head.update({ number: 1, connection: 'live', heard: true, at: 100, trial: 1, overview: shown, ...nothing });
+    return [chip?.textContent, chip?.getAttribute('aria-live')];
+  };
+  const starting = overview({ trials: [trial({ state: 'starting' })] });
+  for (const [phase, live] of [
+    ['importing torch (5 s)', 'polite'],
+    ['importing torch (10 s)', 'off']
+  ] as const) {
+    expect(told({ ...starting, starting: phase })).toEqual([phase, live]);
+  }
+  expect(told(overview({ trials: [trial({ state: 'running' })] }))).toEqual(['running', 'polite']);
 });

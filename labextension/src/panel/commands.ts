@@ -36,6 +36,7 @@ export const COMPARE = 'daylight:compare';
 export const REFRESH = 'daylight:refresh';
 export const TABLE = 'daylight:table';
 const COPY = 'daylight:copy-command';
+const LINK = 'daylight:copy-link';
 const BROWSE = 'daylight:open-in-browser';
 const CLUSTER = 'daylight:open-cluster-page';
 const CATEGORY = 'Daylight';
@@ -84,7 +85,15 @@ export class Commands {
       'daylight:label': this._labelled(),
       'daylight:delete': { ...this._verb('delete', 'Delete', mayDelete), icon: deleteIcon },
       'daylight:undelete': { ...this._verb('undelete', 'Undelete'), icon: undoIcon },
-      [COPY]: this._copy(),
+      [COPY]: this._copy('Command', 'Copy what shows the experiment in a notebook', number => `%dl show ${number}`),
+      [LINK]: this._copy(
+        'Link',
+        'Copy the address of the page of the experiment, or what opens it in a terminal',
+        number => {
+          const { address } = this._parts.experiments;
+          return address ? pageOf(`${address}/experiments/${number}`) : `daylight open ${number}`;
+        }
+      ),
       [BROWSE]: this._browse(),
       [CLUSTER]: {
         label: 'Open the Cluster Page',
@@ -94,7 +103,7 @@ export class Commands {
         execute: () => openPage(`${this._parts.experiments.address}/`)
       },
       [REFRESH]: {
-        label: 'Look for Experiments Again',
+        label: 'Refresh Experiments',
         caption: 'Ask the service at once',
         icon: refreshIcon,
         execute: () => this._parts.news()
@@ -203,22 +212,22 @@ export class Commands {
     }
   }
 
-  private _copy(): CommandRegistry.ICommandOptions {
+  private _copy(what: string, caption: string, textFor: (number: number) => string): CommandRegistry.ICommandOptions {
     return {
-      label: args => (args.pointed ? 'Copy Command' : this._label('Copy the Command of')),
-      caption: 'Copy what shows the experiment in a notebook',
+      label: args => (args.pointed ? `Copy ${what}` : this._label(`Copy the ${what} of`)),
+      caption,
       icon: copyIcon,
       isEnabled: args => this._isThere(args),
       execute: async args => {
-        const number = this._numberOf(args) ?? (await askNumber('Copy the command of an experiment'));
-        const command = `%dl show ${number ?? ''}`;
+        const number = this._numberOf(args) ?? (await askNumber(`Copy the ${what.toLowerCase()} of an experiment`));
         if (number === null) {
           return;
         }
-        if (await copy(command)) {
-          Notification.success(`Copied: ${command}`, { autoClose: BRIEF_MS });
+        const text = textFor(number);
+        if (await copy(text)) {
+          Notification.success(`Copied: ${text}`, { autoClose: BRIEF_MS });
         } else {
-          Notification.info(`This page may not use the clipboard; the command is: ${command}`, { autoClose: SHOWN_MS });
+          Notification.info(`This page may not use the clipboard: ${text}`, { autoClose: SHOWN_MS });
         }
       }
     };
@@ -287,7 +296,12 @@ const CAPTIONS: Record<Verb, string> = {
 
 /** Open a page of the service, by its URL or its path on this host. */
 function openPage(address: string): void {
-  window.open(new URL(address, window.location.origin), '_blank', 'noopener');
+  window.open(pageOf(address), '_blank', 'noopener');
+}
+
+/** Return the URL of a page of the service, by its URL or its path on this host. */
+function pageOf(address: string): string {
+  return new URL(address, window.location.origin).href;
 }
 
 function verbsOf(overview: Overview): Verb[] {

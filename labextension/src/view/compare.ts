@@ -38,7 +38,11 @@ export class CompareView {
     open: ((number: number) => void) | null = null
   ) {
     const numbers = _watches.map(watch => `#${watch.look.number}`);
-    this._root = h('article', { class: 'dl-sheet dl-compare', 'aria-label': `Compare ${listed(numbers)}`, onkeydown: keepKeys });
+    this._root = h('article', {
+      class: 'dl-sheet dl-compare',
+      'aria-label': `Compare ${listed(numbers)}`,
+      onkeydown: keepKeys
+    });
     this._root.dataset.dlExperiments = _watches.map(watch => watch.look.number).join(' ');
     node.append(this._root);
     this._heads = _watches.map(({ look: { number } }, index) => {

@@ -31,6 +31,8 @@ export class Head {
     setText(this._number, `#${look.number}`);
     setText(this._name, overview?.experiment.name ?? '');
     setAttribute(this._name, 'title', overview?.experiment.name ?? '');
+    // A screen reader hears of another state, but not of each phase and place in the queue.
+    setAttribute(this._chip, 'aria-live', this._chip.getAttribute('data-state') === state ? 'off' : 'polite');
     setText(this._chip, overview ? stateText(overview) : (WORDS[look.connection] ?? ''));
     setAttribute(this._chip, 'data-state', state);
     setAttribute(this._span, 'title', overview ? spanTitle(overview) : '');
