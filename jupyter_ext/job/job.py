@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from jupyter_ext.frontend import this_shell, wants_widget
@@ -11,9 +12,10 @@ from jupyter_ext.job.results import JobResults
 from jupyter_ext.job.search import JobSearch
 from jupyter_ext.views import LiveView, bundle
 from jupyter_ext.views.saved_state import curves_of, picture_of, search_of
-from kernel_backend.commands.rerun import plan
+from kernel_backend.commands.rerun import Planned, plan
 from kernel_backend.errors import DaylightError
 from kernel_backend.model.diff import Diff, Results
+from kernel_backend.model.labels import Labels
 from kernel_backend.model.record import Value
 from kernel_backend.text import head_text
 from kernel_backend.text.terminal import tell
@@ -74,13 +76,17 @@ class Job(JobResults, JobSearch, JobActions):
             raise DaylightError(f"#{found.a} and #{found.b} are not shown to be bit-identical: {found.results.text}")
         return found
 
-    def rerun(self, *, trust: bool = False, **params: Value) -> Job:
+    def rerun(self, *, trust: bool = False, tags: Sequence[str] = (), note: str = "", **params: Value) -> Job:
         """Submit the experiment's snapshot again, and print the differences from the original.
 
         Parameters
         ----------
         trust : bool, default False
             Allow another user's code to run with your rights.
+        tags : sequence of str, default ()
+            Tags of the new experiment.
+        note : str, default ""
+            Note of the new experiment.
         **params : Any
             Hyperparameters to replace.
 
@@ -94,13 +100,20 @@ class Job(JobResults, JobSearch, JobActions):
         Forbidden
             The code is another user's and `trust` is False.
         """
-        planned = plan(self._client, self.number, params, {}, trust=self.overview.experiment.owner if trust else None)
-        for note in planned.notes:
-            tell(f"note: {note}")
-        return Job(self._client.rerun(self.number, planned.asked).experiment.number, self._client)
+        owner = self.overview.experiment.owner if trust else None
+        return self._again(
+            plan(self._client, self.number, params, {}, Labels(note=note, tags=tuple(tags)), trust=owner)
+        )
 
     def continue_training(
-        self, epochs: int | None = None, *, steps: int | None = None, checkpoint: str = "newest", **params: Value
+        self,
+        epochs: int | None = None,
+        *,
+        steps: int | None = None,
+        checkpoint: str = "newest",
+        tags: Sequence[str] = (),
+        note: str = "",
+        **params: Value,
     ) -> Job:
         """Continue the training of the experiment, longer or with other hyperparameters, as a new experiment.
 
@@ -110,6 +123,10 @@ class Job(JobResults, JobSearch, JobActions):
             Length of the whole training, including the part before the checkpoint; set one of them.
         checkpoint : str, default "newest"
             Checkpoint to start from: ``"newest"``, ``"best"``, or a step.
+        tags : sequence of str, default ()
+            Tags of the new experiment.
+        note : str, default ""
+            Note of the new experiment.
         **params : Any
             Hyperparameters to replace from there on.
 
@@ -125,7 +142,13 @@ class Job(JobResults, JobSearch, JobActions):
         """
         lengths = {"epochs": epochs, "steps": steps}
         settings = {name: value for name, value in lengths.items() if value is not None}
-        planned = plan(self._client, self.number, params, settings, checkpoint=checkpoint)
+        return self._again(
+            plan(
+                self._client, self.number, params, settings, Labels(note=note, tags=tuple(tags)), checkpoint=checkpoint
+            )
+        )
+
+    def _again(self, planned: Planned) -> Job:
         for note in planned.notes:
             tell(f"note: {note}")
         return Job(self._client.rerun(self.number, planned.asked).experiment.number, self._client)

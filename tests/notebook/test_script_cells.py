@@ -83,9 +83,10 @@ def cells(execute: Run) -> list[Any]:
         f"%%dlsubmit --search random --trials 2 lr=1e-3..1e-1:log {OPTIONS} --out search{LOOP}",
         "print(search.status, sorted(search.trials()['state']), 'val_acc' in search.best())",
         f"%%dlsubmit --as-script width=4{LOOP}",
-        "longer = job.continue_training(5).wait()\n"
+        "longer = job.continue_training(5, tags=['longer'], note='to 5').wait()\n"
         "printed = [line for line in longer.logs().splitlines() if line.startswith('Epoch')]\n"
-        "print(longer.status, [line[:9] for line in printed], longer.overview.trials[0].step)\n"
+        "print(longer.status, [line[:9] for line in printed], longer.overview.trials[0].step,"
+        " longer.overview.experiment.tags, longer.overview.experiment.note)\n"
         "%dl facts 1",
         f"%%dlsubmit --search pbt --epochs 10 --trials 2 lr=1e-3..1e-1:log {OPTIONS}{LOOP}",
     )
@@ -144,7 +145,7 @@ def test_the_script_is_the_program_with_its_values(cells: list[Any]):
 def test_a_completed_loop_is_continued_with_more_epochs(cells: list[Any]):
     assert error(cells[17]) is None, error(cells[17])
     first, *facts = printed(cells[17]).splitlines()
-    assert first == "completed ['Epoch 1/3', 'Epoch 2/3', 'Epoch 3/3', 'Epoch 4/5', 'Epoch 5/5'] 20"
+    assert first == "completed ['Epoch 1/3', 'Epoch 2/3', 'Epoch 3/3', 'Epoch 4/5', 'Epoch 5/5'] 20 ('longer',) to 5"
     assert any("step 0" in each for each in facts)
     assert not any("0 samples" in each for each in facts)
 
