@@ -1,6 +1,6 @@
 /** Ranges and ticks of axes. */
 
-import { logRange, logTicks, logTickText, plainRange, secondsText, tickText } from '../src/view/ticks';
+import { logRange, logTicks, logTickText, plainRange, secondsText, tickText, within } from '../src/view/ticks';
 
 describe('ranges', () => {
   test('leave a little room, but none below zero for what is never negative', () => {
@@ -14,6 +14,15 @@ describe('ranges', () => {
     expect(plainRange(0, 0)).toEqual([0, 1]);
     const [low, high] = logRange(2, 2).map(Number) as [number, number];
     expect(low > 0 && low < 2 && high > 2).toBe(true);
+  });
+
+  test('have the ends that the user set, where the axis can show them', () => {
+    expect(within([1, 2], [null, null], false)).toEqual([1, 2]);
+    expect(within([1, 2], [0, null], false)).toEqual([0, 2]);
+    expect(within([1, 2], [null, 1.5], false)).toEqual([1, 1.5]);
+    expect(within([1, 2], [3, null], false)).toEqual([1, 2]);
+    expect(within([1, 2], [0, 5], true)).toEqual([1, 2]);
+    expect(within([null, null], [0, 5], true)).toEqual([null, null]);
   });
 
   test('are none where there are no values: no number is made up', () => {

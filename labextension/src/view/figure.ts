@@ -7,6 +7,7 @@ import type { Line } from './lines';
 import { type Hover, Plot } from './plot';
 import type { Picture } from './plotlook';
 import { Table } from './table';
+import { PlotSize } from './plotsize';
 import type { Theme } from './theme';
 import type { Span } from './zoom';
 
@@ -33,25 +34,36 @@ export class Figure {
   constructor(
     readonly metric: string,
     theme: Theme,
-    group: string,
+    { group, name }: { group: string; name: string },
     private readonly _wanted: () => void,
     zoomed: (span: Span | null) => void
   ) {
     this._keys = new Keys(label => this._toggle(label));
     const canvas = h('div', { class: 'dl-canvas' });
-    const name = h('span', { class: 'dl-plot-name', title: metric }, metric);
-    const head = h('figcaption', {}, h('span', { class: 'dl-plot-title' }, name, this._place), this._keys.root);
+    const title = h('span', { class: 'dl-plot-name', title: metric }, metric);
     this._table = new Table(metric);
-    this.root = h(
-      'figure',
-      { class: 'dl-plot', 'aria-label': metric },
-      head,
+    this.root = h('figure', { class: 'dl-plot', 'aria-label': metric });
+    const size = new PlotSize(this.root, `daylight:plot:${name}:${metric}`, () => {
+      this._drawn = null;
+      this._wanted();
+    });
+    const head = h('span', { class: 'dl-plot-title' }, title, this._place, size.button);
+    this.root.append(
+      h('figcaption', {}, head, this._keys.root),
       canvas,
       this._axis,
+      size.range,
       this._note,
       this._table.root
     );
-    this._plot = new Plot(canvas, theme, group, hover => this._point(hover), zoomed);
+    this._plot = new Plot(
+      canvas,
+      theme,
+      group,
+      () => size.limits,
+      hover => this._point(hover),
+      zoomed
+    );
     this._resizing = new ResizeObserver(entries => {
       const box = entries.at(-1)?.contentRect;
       this._plot.resize(box?.width ?? 0, box?.height ?? 0);

@@ -6,6 +6,7 @@ import { setAttribute } from './dom';
 import { aligned, type Line } from './lines';
 import { axesOf, bandsOf, cursorOf, lastSeriesOf, layers, type Picture, scalesOf, seriesOf, shapeOf } from './plotlook';
 import { drawCrosses, drawRing } from './plotmarks';
+import type { Limits } from './plotsize';
 import type { Theme } from './theme';
 import type { Span } from './zoom';
 
@@ -30,13 +31,14 @@ export class Plot {
   private _span: Span | null = null;
 
   /**
-   * `group` names the plots whose crosshairs move together; `zoomed` is called when a part of the x axis is selected,
+   * `group` names the plots whose crosshairs move together; `limits` returns the y range that the user set; `zoomed` is called when a part of the x axis is selected,
    * or, with null, all of it.
    */
   constructor(
     private readonly _node: HTMLElement,
     private readonly _theme: Theme,
     private readonly _group: string,
+    private readonly _limits: () => Limits,
     private readonly _hovered: (hover: Hover | null) => void,
     private readonly _zoomed: (span: Span | null) => void
   ) {}
@@ -101,7 +103,7 @@ export class Plot {
       height: this._height,
       padding: [6, 16, 0, () => (hasValues(this._picture) ? 0 : NO_AXIS)],
       legend: { show: false },
-      scales: scalesOf(this._picture, () => this._span),
+      scales: scalesOf(this._picture, () => this._span, this._limits),
       axes: axesOf(this._picture, this._theme),
       series: [{}, ...seriesOf(lines, this._theme, points)],
       bands: bandsOf(lines, this._theme),

@@ -3,9 +3,10 @@
 import type uPlot from 'uplot';
 
 import { DOTS, type Line } from './lines';
+import type { Limits } from './plotsize';
 import type { Axis } from './settings';
 import type { Theme } from './theme';
-import { logRange, logTicks, logTickText, plainRange, SECONDS, secondsText, tickText } from './ticks';
+import { logRange, logTicks, logTickText, plainRange, SECONDS, secondsText, tickText, within } from './ticks';
 import type { Span } from './zoom';
 
 const WHOLE = Array.from({ length: 12 }, (_, power) => [1, 2, 5].map(digit => digit * 10 ** power)).flat();
@@ -36,9 +37,11 @@ export function shapeOf({ lines, axis, log }: Picture): string {
   return JSON.stringify([axis, log, lines.map(line => [line.label, line.colour, line.dashed, layers(line)])]);
 }
 
-/** Return the scales; `span` returns the shown part of the x axis, null for all of it. */
-export function scalesOf(picture: Picture, span: () => Span | null): uPlot.Scales {
-  const y: uPlot.Scale = { range: (_, min, max) => (picture.log ? logRange : plainRange)(min, max) };
+/** Return the scales; `span` returns the shown part of the x axis, null for all of it, and `limits` those of y. */
+export function scalesOf(picture: Picture, span: () => Span | null, limits: () => Limits): uPlot.Scales {
+  const y: uPlot.Scale = {
+    range: (_, min, max) => within((picture.log ? logRange : plainRange)(min, max), limits(), picture.log)
+  };
   if (picture.log) {
     // eslint-disable-next-line @typescript-eslint/no-unsafe-enum-assignment -- the enum is not there when it runs
     y.distr = 3;

@@ -73,7 +73,7 @@ export class Plots {
   private _drawsNext = true; // rather than writes
   private readonly _theme: Theme;
   private readonly _sight: Sight;
-  private readonly _group = `daylight-${(groups += 1)}`;
+  private readonly _group: { group: string; name: string };
   private _plotted: readonly Plotted[] = [];
   private _all = false;
   private _axis: Axis | null = null;
@@ -84,6 +84,7 @@ export class Plots {
     host: HTMLElement,
     private readonly _wanted: () => void
   ) {
+    this._group = { group: `daylight-${(groups += 1)}`, name: host.dataset.dlExperiments ?? '' };
     this._grid = h('div', { class: 'dl-plots', tabindex: 0, role: 'group', 'aria-label': KEYS });
     this._grid.addEventListener('keydown', event => this._key(event));
     this.root = h('div', {}, this._grid, this._more);

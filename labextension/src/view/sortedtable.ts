@@ -245,7 +245,7 @@ function controlsOf(row: HTMLElement | undefined): HTMLElement[] {
 }
 
 function calc(width: number): string {
-  return `${width}ch + 14px`;
+  return `min(${width}ch, 40cqw) + 14px`;
 }
 
 function css(width: number): string {

@@ -28,6 +28,12 @@ export function logRange(min: number | null, max: number | null): Range {
   return [min / room, max * room];
 }
 
+/** Return a range with the ends that the user set, where they leave a range that the axis can show. */
+export function within(range: Range, limits: readonly [number | null, number | null], log: boolean): Range {
+  const [low, high] = [limits[0] ?? range[0], limits[1] ?? range[1]];
+  return low !== null && high !== null && low < high && !(log && low <= 0) ? [low, high] : range;
+}
+
 /** Return round numbers between two, for a logarithmic axis: 1 3 10 30, or a finer or coarser series. */
 export function logTicks(min: number, max: number): number[] {
   for (const digits of FINER) {
