@@ -18,6 +18,7 @@ from jupyter_ext.server.handlers import (
     FileHandler,
     QuickstartHandler,
     ReadHandler,
+    StreamHandler,
     UnknownHandler,
 )
 from jupyter_ext.server.proxy import Proxy
@@ -30,6 +31,7 @@ from kernel_backend.routes.operations import PARTS, Operation
 NUMBER = f"({PARTS['number']})"
 ONE = "/api/experiments/{}"
 NAME = f"({PARTS['artifact']})"
+_KEPT = f"daylight/api/experiments/{NUMBER}/checkpoints/{NUMBER}/({PARTS['checkpoint']})/files.tar"
 
 
 def _passed_on(method: str) -> dict[str, Operation]:
@@ -49,7 +51,8 @@ def _record(operation: Operation) -> type[Record] | None:
 
 # The only requests that a browser may send to the service.
 FILE = "/api/experiments/{}/trials/{}/artifacts/{}"
-READS = tuple(path for path in _passed_on("GET") if path != FILE)
+CHECKPOINT = "/api/experiments/{}/checkpoints/{}/{}/files.tar"
+READS = tuple(path for path in _passed_on("GET") if path not in (FILE, CHECKPOINT))
 ACTS = tuple(path for path, operation in _passed_on("POST").items() if _record(operation) is None)
 CHANGES = {path: body for path, operation in _passed_on("POST").items() if (body := _record(operation))}
 OPTIONAL = {path for path, operation in _passed_on("POST").items() if operation.optional}  # the body may be empty
@@ -74,6 +77,7 @@ class DaylightExtension(LoggingConfigurable):
                 for path, body in CHANGES.items()
             ),
             (_pattern(FILE.removesuffix("{}")) + NAME, FileHandler, {"proxy": proxy, "path": FILE}),
+            (_KEPT, StreamHandler, {"proxy": proxy, "path": CHECKPOINT}),
             ("daylight/api/stream", Relay, {"proxy": proxy}),
             (f"daylight/bundle/{NUMBER}", BundleHandler, {"proxy": proxy}),
             ("daylight/quickstart", QuickstartHandler, {"proxy": proxy}),

@@ -15,6 +15,7 @@ from urllib.parse import quote
 from jupyter_server.auth.decorator import authorized
 from jupyter_server.base.handlers import APIHandler, JupyterHandler
 from pydantic import ValidationError
+from tornado.httputil import HTTPHeaders
 from tornado.web import HTTPError, authenticated
 
 from jupyter_ext.server.proxy import Answer, Proxy
@@ -121,6 +122,28 @@ class FileHandler(Api):
     async def get(self, *parts: str) -> None:
         """Forward the request with the names in its path quoted, as they may have any characters."""
         await self.relay(tuple(quote(part, safe="") for part in parts))
+
+
+class StreamHandler(Api):
+    """Handler of GET requests for large files, which are never all in memory."""
+
+    @authenticated
+    @authorized
+    async def get(self, *parts: str) -> None:
+        """Forward the request to the service, and the reply piece by piece, no faster than the page reads it."""
+        refused = await self.proxy.stream(self.path.format(*parts), self._begin, self._write)
+        if refused is not None:
+            self.pass_on(refused)
+            return
+        self.finish(set_content_type="application/octet-stream")
+
+    def _begin(self, headers: HTTPHeaders) -> None:
+        for name in ("Content-Length", "Content-Disposition"):
+            self.set_header(name, headers[name])
+
+    async def _write(self, piece: bytes) -> None:
+        self.write(piece)
+        await self.flush()
 
 
 class ActHandler(Api):

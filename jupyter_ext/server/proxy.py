@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 from urllib.parse import unquote_plus
 
 from tornado.httpclient import HTTPClientError, HTTPRequest, HTTPResponse
+from tornado.httputil import HTTPHeaders, parse_response_start_line
 from tornado.netutil import DefaultExecutorResolver
 from tornado.simple_httpclient import HTTPStreamClosedError, HTTPTimeoutError, SimpleAsyncHTTPClient
 from tornado.websocket import WebSocketClientConnection, websocket_connect
@@ -28,6 +29,7 @@ from kernel_backend.routes import takes_id
 AT_ONCE = 100  # concurrent requests
 RETRY = RetryPolicy((0.2,), tries=2)
 PING_S = 20.0  # between pings of the service on a stream
+BODY_LIMIT = 2**50  # bytes of a file that is passed on in pieces
 FRAME_LIMIT = 16 * 2**20  # bytes of a message
 
 _GONE = (OSError, HTTPStreamClosedError)  # refused or cut off: the service has ended or is ending
@@ -69,6 +71,41 @@ class Proxy:
         self._log.debug("Daylight: asking for %s %s", method, path)
         return _answer(await self._twice(fetch))
 
+    async def stream(
+        self, path: str, begin: Callable[[HTTPHeaders], None], write: Callable[[bytes], Awaitable[None]]
+    ) -> Answer | None:
+        """Pass the service's reply on piece by piece, each once the one before is written; None is returned then.
+
+        `begin` gets the headers of a successful reply. One that is not successful is returned whole. Raises
+        ServiceUnreachable.
+        """
+        lines, refused, begun = list[str](), bytearray(), False
+
+        def take(piece: bytes) -> Awaitable[None] | None:
+            nonlocal begun
+            if parse_response_start_line(lines[0].strip()).code != 200:
+                refused.extend(piece)
+                return None
+            if not begun:
+                begun = True
+                begin(HTTPHeaders.parse("".join(lines[1:])))
+            return write(piece)
+
+        async def fetch(address: Address) -> HTTPResponse:
+            lines.clear()
+            request = self._request(address, address.url, path, "")
+            request.request_timeout = 0  # none: it takes as long as the page reads
+            request.header_callback, request.streaming_callback = lines.append, take
+            return await self._client(address).fetch(request, raise_error=False)
+
+        try:
+            answer = _answer(await self._twice(fetch))
+        except ServiceUnreachable:
+            if begun:
+                raise HTTPStreamClosedError("the service ended before the file did") from None
+            raise
+        return None if answer.status == 200 else answer._replace(body=bytes(refused))
+
     async def watch(self, query: str) -> WebSocketClientConnection | Answer:
         """Return an open message stream, or the reply with which the service refused it.
 
@@ -98,7 +135,9 @@ class Proxy:
             # An own client, whatever the server has configured: it uses no proxy of the environment.
             # The previous client ends with its pending requests.
             looking = _Looking(address)
-            client = SimpleAsyncHTTPClient(force_instance=True, max_clients=AT_ONCE, resolver=looking)
+            client = SimpleAsyncHTTPClient(
+                force_instance=True, max_clients=AT_ONCE, max_body_size=BODY_LIMIT, resolver=looking
+            )
             self._kept = address, client
         return client
 

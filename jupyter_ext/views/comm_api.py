@@ -6,6 +6,7 @@ import re
 from base64 import b64encode
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import unquote
 
 from kernel_backend.client import Client
 from kernel_backend.errors import DaylightError, InvalidRequest, NotFound, TooLarge
@@ -20,10 +21,8 @@ MOST_BYTES = 4 * 2**20  # bytes of a file, as it delays other requests to the ke
 def answer(client: Client, number: int, method: str, path: str, query: Mapping[str, Any]) -> tuple[int, Json]:
     """Return the HTTP status and the JSON of the service's answer to a page's request about experiment `number`."""
     try:
-        if (method, path) == ("GET", f"/experiments/{number}/artifact"):
-            return 200, _artifact(client, number, _number("trial", query.get("trial", "")), str(query.get("name", "")))
-        if (method, path) == ("GET", f"/experiments/{number}/export.csv"):
-            return 200, {"csv": client.export(number, _number("trial", query["trial"]) if "trial" in query else None)}
+        if method == "GET" and (data := _file(client, number, path)) is not None:
+            return 200, {"base64": b64encode(data).decode()}
         operation = _allowed(method, f"/api{path}", number)
         if operation is None:
             raise NotFound(f"this view asks about experiment {number} only, not {method} {path[:100]}")
@@ -52,11 +51,26 @@ def _query(operation: Operation, query: Mapping[str, Any]) -> Json:
     }
 
 
-def _artifact(client: Client, number: int, trial: int, name: str) -> Json:
+def _file(client: Client, number: int, path: str) -> bytes | None:
+    """Return the bytes of the file at a path of this experiment; None if it is no file. Raises TooLarge."""
+    one = f"/experiments/{number}"
+    if path == f"{one}/export.csv":
+        return client.export(number).encode()
+    if found := re.fullmatch(rf"{one}/checkpoints/(\d+)/(\d+)-\d+/files\.tar", path):
+        trial, step = found.groups()
+        raise TooLarge(
+            f"no checkpoint comes through the kernel: %dl checkpoint download {number}.{trial} --step {step}"
+        )
+    if found := re.fullmatch(rf"{one}/trials/(\d{{1,9}})/artifacts/([^/]+)", path):
+        return _artifact(client, number, int(found[1]), unquote(found[2]))
+    return None
+
+
+def _artifact(client: Client, number: int, trial: int, name: str) -> bytes:
     kept = next((each for each in client.artifacts(number) if (each.trial, each.name) == (trial, name)), None)
     if kept is not None and kept.size > MOST_BYTES:
         raise TooLarge(f"{name} is too large to come through the kernel: %dl artifacts {number}.{trial} --get {name!r}")
-    return {"base64": b64encode(client.artifact(number, trial, name)).decode()}
+    return client.artifact(number, trial, name)
 
 
 def _number(name: str, value: object) -> int:

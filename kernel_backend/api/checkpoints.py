@@ -5,6 +5,7 @@ from __future__ import annotations
 from tornado.web import RequestHandler
 
 from kernel_backend.api.base import ApiHandler
+from kernel_backend.routes.operations import TAR
 
 
 class CheckpointHandler(ApiHandler):
@@ -36,7 +37,23 @@ class PartHandler(ApiHandler):
             await self.flush()  # waits for a slow client
 
 
+class FilesHandler(ApiHandler):
+    """Handler that serves a checkpoint as one file."""
+
+    async def get(self, number: str, trial: str, checkpoint: str) -> None:
+        """Download the files and the manifest of a checkpoint as a TAR archive."""
+        size, pieces = await self.service.checkpoints.archive(self.user, int(number), int(trial), checkpoint)
+        self.set_header("Content-Type", TAR)
+        self.set_header("Content-Length", size)  # without it a truncated answer would look complete
+        name = f"checkpoint-{number}.{trial}-{checkpoint}.tar"
+        self.set_header("Content-Disposition", f'attachment; filename="{name}"')
+        async for piece in pieces:
+            self.write(piece)
+            await self.flush()  # waits for a slow client
+
+
 HANDLERS: dict[str, type[RequestHandler]] = {
     "/api/experiments/{number}/checkpoints/{trial}/{checkpoint}": CheckpointHandler,
     "/api/experiments/{number}/checkpoints/{trial}/{checkpoint}/parts/{part}": PartHandler,
+    "/api/experiments/{number}/checkpoints/{trial}/{checkpoint}/files.tar": FilesHandler,
 }

@@ -30,6 +30,7 @@ from kernel_backend.routes.operations import (
     JSON,
     ONE,
     PNG,
+    TAR,
     TEXT,
     ZIP,
     Endpoint,
@@ -248,6 +249,7 @@ EXPERIMENTS: tuple[Endpoint, ...] = (
             ),
         },
     ),
+    Endpoint(f"{KEPT}/files.tar", {"GET": Operation(TAR, page=True)}),
     Endpoint(f"{KEPT}/parts/{{part}}", {"GET": Operation(BYTES, query={"offset": INT})}),
     reads(
         f"{ONE}/artifacts",

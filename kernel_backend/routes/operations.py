@@ -101,5 +101,6 @@ def whole(default: int | None = None, least: int = 0, most: int = 2**53) -> Quer
 
 INT, TEXT = whole(), Query("string")
 JSON, BYTES = "application/json", "application/octet-stream"
-PNG, ZIP, CSV, PROMETHEUS = "image/png", "application/zip", "text/csv", "text/plain"
+PNG, ZIP, TAR = "image/png", "application/zip", "application/x-tar"
+CSV, PROMETHEUS = "text/csv", "text/plain"
 ONE = "/api/experiments/{number}"

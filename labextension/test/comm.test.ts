@@ -128,12 +128,12 @@ describe('a question', () => {
     await expect(asked).resolves.toEqual({ text: 'hello' });
   });
 
-  test('about an artifact is answered in letters, and comes as bytes', async () => {
+  test('about a file is answered in letters, and comes as bytes', async () => {
     const model = new FakeModel();
-    const asked = new CommSource(model, 12).artifact(12, 7, 'net');
-    expect(model.sent[0]).toMatchObject({ method: 'GET', path: `${ONE}/artifact`, query: { trial: 7, name: 'net' } });
-    model.answers(`${ONE}/artifact`, { base64: 'AP+A' });
-    await expect(asked).resolves.toEqual(new Uint8Array([0, 255, 128]));
+    const asked = new CommSource(model, 12).file(`${ONE}/trials/7/artifacts/net`);
+    expect(model.sent[0]).toMatchObject({ method: 'GET', path: `${ONE}/trials/7/artifacts/net`, query: {} });
+    model.answers(`${ONE}/trials/7/artifacts/net`, { base64: 'AP+A' });
+    expect(new Uint8Array(await (await asked).arrayBuffer())).toEqual(new Uint8Array([0, 255, 128]));
   });
 
   test('to act is sent with what is asked for', () => {

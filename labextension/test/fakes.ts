@@ -49,13 +49,9 @@ export class FakeSource implements Source {
     return given(answer);
   }
 
-  async artifact(number: number, trial: number, name: string): Promise<Uint8Array<ArrayBuffer>> {
-    await this.get(`/experiments/${number}/trials/${trial}/artifacts/${name}`);
-    return new TextEncoder().encode(name);
-  }
-
-  async csv(number: number, trial: number | null): Promise<string> {
-    return String(await this.get(`/experiments/${number}/export.csv`, trial === null ? {} : { trial }));
+  async file(path: string): Promise<Blob> {
+    await this.get(path);
+    return new Blob([path.split('/').pop() ?? '']);
   }
 
   post(path: string, asked?: Query): Promise<unknown> {

@@ -52,12 +52,8 @@ class Service implements Source {
     return Promise.resolve(overview());
   }
 
-  csv(): Promise<string> {
-    throw new Error('the panel exports nothing');
-  }
-
-  artifact(): Promise<Uint8Array<ArrayBuffer>> {
-    throw new Error('the panel shows no artifacts');
+  file(): Promise<Blob> {
+    throw new Error('the panel saves no files');
   }
 
   watch(): Subscription {

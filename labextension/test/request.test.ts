@@ -73,13 +73,13 @@ test('what is asked goes below the base URL, with the token and exactly its quer
   ]);
 });
 
-test('an artifact is asked for by its name as an address has it, and comes as bytes', async () => {
+test('a file is asked for by its path, and comes as it is', async () => {
   answer.body = 'bytes';
-  const bytes = await source().artifact(12, 7, 'a table');
-  expect(new TextDecoder().decode(bytes)).toBe('bytes');
+  const file = await source().file('/experiments/12/trials/7/artifacts/a%20table');
+  expect(await file.text()).toBe('bytes');
   expect(asked[0]?.url).toBe('/user/ada/daylight/api/experiments/12/trials/7/artifacts/a%20table');
   answer = { status: 404, body: '{"error": "NotFound", "message": "trial 12.7 has none", "details": {}}' };
-  const error = await failure(source().artifact(12, 7, 'net'));
+  const error = await failure(source().file('/experiments/12/trials/7/artifacts/net'));
   expect([error.status, error.message]).toEqual([404, 'trial 12.7 has none']);
 });
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import tarfile
 import threading
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -257,6 +259,26 @@ def test_damage_that_a_download_meets_is_known_to_the_list_from_then_on(client: 
     assert client.checkpoints(1)[-1].verified == "not read"
     with pytest.raises(CheckpointDamaged):
         next(client.part(1, 1, "40-1", "model"))
+    assert client.checkpoints(1)[-1].verified == "damaged"
+
+
+def test_a_checkpoint_comes_as_one_file_which_is_cut_off_where_it_is_damaged(
+    served: Served, client: Client, four: Path
+) -> None:
+    def answer(checkpoint: str) -> httpx.Response:
+        url = f"{served.url}/api/experiments/1/checkpoints/1/{checkpoint}/files.tar"
+        return httpx.get(url, headers={"Authorization": f"Bearer {TOKEN}"}, trust_env=False)
+
+    whole = answer("10-1")
+    assert whole.headers["Content-Disposition"] == 'attachment; filename="checkpoint-1.1-10-1.tar"'
+    with tarfile.open(fileobj=io.BytesIO(whole.content)) as archive:
+        files = {each.name: archive.extractfile(each).read() for each in archive}  # type: ignore[union-attr]
+    parts = {f"checkpoint-1.1-10-1/{each.name}": each.read_bytes() for each in folder(four).glob("10-1/*.safetensors")}
+    assert files == parts | {"checkpoint-1.1-10-1/manifest.json": client.manifest(1, 1, "10-1")}
+    assert answer("11-1").status_code == 404
+    spoil(folder(four) / "40-1" / "model.safetensors")
+    with pytest.raises(httpx.RemoteProtocolError):
+        answer("40-1")
     assert client.checkpoints(1)[-1].verified == "damaged"
 
 

@@ -93,9 +93,11 @@ def test_a_page_asks_through_its_kernel_for_what_is_not_too_large(service: Serve
     client = service.client()
     status, said = answer(client, 1, "GET", "/experiments/1/artifacts", {})
     assert (status, len(said["artifacts"])) == (200, 3)
-    asked = {"trial": 1, "name": "a table"}
-    assert answer(client, 1, "GET", "/experiments/1/artifact", asked) == (200, {"base64": "MSwyCg=="})
-    assert answer(client, 1, "GET", "/experiments/1/artifact", {"trial": 1, "name": "none"})[0] == 404
+    of_trial = "/experiments/1/trials/1/artifacts"
+    assert answer(client, 1, "GET", f"{of_trial}/a%20table", {}) == (200, {"base64": "MSwyCg=="})
+    assert answer(client, 1, "GET", f"{of_trial}/none", {})[0] == 404
     keep(service, {"big.bin": b"x" * (MOST_BYTES + 1)}, first=4)
-    status, said = answer(client, 1, "GET", "/experiments/1/artifact", {"trial": 1, "name": "big"})
+    status, said = answer(client, 1, "GET", f"{of_trial}/big", {})
     assert (status, "%dl artifacts 1.1 --get 'big'" in said["message"]) == (413, True)
+    status, said = answer(client, 1, "GET", "/experiments/1/checkpoints/1/20-2/files.tar", {})
+    assert (status, said["message"].endswith("%dl checkpoint download 1.1 --step 20")) == (413, True)

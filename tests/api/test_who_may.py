@@ -64,6 +64,7 @@ WHOSE = {
         *(f"GET {ONE}{what}" for what in ("/environment", "/snapshot.zip", "/picture.png")),
         f"GET {KEPT}",
         f"GET {KEPT}/parts/{{part}}",
+        f"GET {KEPT}/files.tar",
         f"POST {KEPT}/verify",
         f"GET {ONE}/trials/{{trial}}/artifacts/{{artifact}}",
         f"POST {ONE}/rerun",

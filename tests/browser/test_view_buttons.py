@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tarfile
 
 import pytest
 from playwright.sync_api import expect
@@ -113,6 +114,11 @@ def test_an_end_offers_the_model_a_longer_training_and_the_checkpoints(lab: Lab,
     steps.get_by_role("button", name="Copy command").click()
     command = f"%dl checkpoint download {number}.1 --step {row.step}"
     lab.until(lambda: lab.page.evaluate(copied) == command, "the command is in the clipboard")
+    with lab.page.expect_download() as saved:
+        steps.get_by_role("button", name="Download").click()
+    assert saved.value.suggested_filename == f"checkpoint-{number}.1-{row.id}.tar"
+    with tarfile.open(saved.value.path()) as archive:
+        assert f"checkpoint-{number}.1-{row.id}/model.safetensors" in archive.getnames()
 
     length = steps.get_by_label("epochs in all")
     expect(length).to_have_value("2")

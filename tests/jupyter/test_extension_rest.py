@@ -11,6 +11,7 @@ import pytest
 
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.reports import Delivery
+from tests.api.committed import commit
 from tests.api.served import TOKEN, keep, report, started, submit, token_of
 from tests.jupyter import standin
 from tests.jupyter.hosted import TOKEN as JUPYTERS
@@ -32,6 +33,7 @@ READS = [
     "/api/experiments/1/logs?offset=6&rank=0",
     "/api/experiments/1/logs?rank=4",
     "/api/experiments/1/checkpoints",
+    "/api/experiments/1/checkpoints/1/10-1/files.tar",
     "/api/experiments/1/artifacts",
     "/api/experiments/1/trials/1/artifacts/net",
     "/api/experiments/1/trials/1/artifacts/a%20page",
@@ -126,6 +128,20 @@ def test_what_is_read_through_the_server_is_the_services_own_answer(told, hosted
     assert mine.json()["version"]
     assert hosted.get("/api/experiments/1/picture.png").content.startswith(b"\x89PNG")
     assert [each["name"] for each in hosted.get("/api/experiments?search=oth%65r").json()["experiments"]] == ["other"]
+
+
+def test_a_checkpoint_passes_in_pieces_and_breaks_off_with_the_service(told, hosted, served, home, in_its_place):
+    commit(home, 10)
+    path = "/api/experiments/1/checkpoints/1/10-1/files.tar"
+    mine, its = hosted.get(path), own(served, "GET", path)
+    assert mine.content == its.content
+    assert mine.headers["Content-Disposition"] == 'attachment; filename="checkpoint-1.1-10-1.tar"'
+    large = bytes(range(256)) * 20_000
+    in_its_place(lambda: standin.http(large, "Content-Disposition: attachment"))
+    assert hosted.get(path).content == large
+    in_its_place(lambda: b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\nContent-Disposition: attachment\r\n\r\nshort")
+    with pytest.raises(httpx.RemoteProtocolError):
+        hosted.get(path)
 
 
 def test_what_was_kept_is_shown_or_saved_as_the_service_says(told, hosted):

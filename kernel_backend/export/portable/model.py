@@ -8,7 +8,6 @@ where in `model.safetensors` its weights are.
 from __future__ import annotations
 
 import base64
-import enum
 import functools
 import importlib
 import importlib.util
@@ -120,63 +119,45 @@ class _Reader:
         if not isinstance(node, dict):
             return node
         (kind, content), *rest = node.items()
-        return getattr(self, f"_{kind}")(content, **dict(rest))
+        if kind in ("module", "object"):
+            return {"module": self._module, "object": self._object}[kind](content, **dict(rest))
+        return self._value(kind, content, dict(rest))
 
-    def _float(self, content: Any) -> Any:
-        return float(content)
-
-    def _bytes(self, content: Any) -> Any:
-        return base64.b64decode(content)
-
-    def _tuple(self, content: Any) -> Any:
-        return tuple(self.read(content))
-
-    def _set(self, content: Any) -> Any:
-        return set(self.read(content))
-
-    def _frozenset(self, content: Any) -> Any:
-        return frozenset(self.read(content))
-
-    def _dict(self, content: Any) -> Any:
-        return {self.read(key): self.read(value) for key, value in content}
-
-    def _tensor(self, content: str, requires_grad: bool = False) -> Any:
-        return self._tensors[content].requires_grad_(requires_grad)
-
-    def _array(self, content: Any) -> Any:
-        return self._tensors[content].numpy()
-
-    def _parameter(self, content: str, requires_grad: bool = True) -> Any:
-        if content not in self._parameters:
-            parameter = importlib.import_module("torch").nn.Parameter
-            self._parameters[content] = parameter(self._tensors[content], requires_grad)
-        return self._parameters[content]
-
-    def _torch(self, content: Any) -> Any:
-        return getattr(importlib.import_module("torch"), content)
-
-    def _device(self, content: Any) -> Any:
-        return importlib.import_module("torch").device(content)
-
-    def _size(self, content: Any) -> Any:
-        return importlib.import_module("torch").Size(content)
-
-    def _name(self, content: Any) -> Any:
-        return _named(content, self._folder)
-
-    def _enum(self, content: str, member: str) -> Any:
-        kind: type[enum.Enum] = _named(content, self._folder)
-        return kind[member]
-
-    def _partial(self, content: Any) -> Any:
-        function, args, kwargs = (self.read(each) for each in content)
-        return functools.partial(function, *args, **kwargs)
-
-    def _method(self, content: str, of: Any) -> Any:
-        return getattr(self.read(of), content)
-
-    def _ref(self, content: Any) -> Any:
-        return self._objects[content]
+    def _value(self, kind: str, content: Any, more: dict[str, Any]) -> Any:
+        torch = importlib.import_module("torch")
+        match kind:
+            case "float":
+                return float(content)
+            case "bytes":
+                return base64.b64decode(content)
+            case "tuple" | "set" | "frozenset":
+                return {"tuple": tuple, "set": set, "frozenset": frozenset}[kind](self.read(content))
+            case "dict":
+                return {self.read(key): self.read(value) for key, value in content}
+            case "tensor":
+                return self._tensors[content].requires_grad_(more.get("requires_grad", False))
+            case "array":
+                return self._tensors[content].numpy()
+            case "parameter":
+                if content not in self._parameters:
+                    self._parameters[content] = torch.nn.Parameter(self._tensors[content], more["requires_grad"])
+                return self._parameters[content]
+            case "torch":
+                return getattr(torch, content)
+            case "device" | "size":
+                return {"device": torch.device, "size": torch.Size}[kind](content)
+            case "name":
+                return _named(content, self._folder)
+            case "enum":
+                return _named(content, self._folder)[more["member"]]
+            case "partial":
+                function, args, kwargs = self.read(content)
+                return functools.partial(function, *args, **kwargs)
+            case "method":
+                return getattr(self.read(more["of"]), content)
+            case "ref":
+                return self._objects[content]
+        raise ValueError(f"structure.json has {kind}, which this file does not know")
 
     def _module(self, content: str, id: int, state: dict[str, Any], **tensors: dict[str, Any]) -> Any:
         """Return a torch module of a class, without a call of its `__init__`."""

@@ -9,6 +9,7 @@ from typing import ParamSpec, TypeVar
 
 from kernel_backend.checkpoints.base import Checkpoints, Manifest, dump
 from kernel_backend.checkpoints.storage import CheckpointStorage
+from kernel_backend.checkpoints.tar import TarMember, tar_pieces, tar_size
 from kernel_backend.errors import CheckpointDamaged, Conflict, NotFound, PlaceUnavailable
 from kernel_backend.fairness.owner_limit import OwnerLimit
 from kernel_backend.model.checkpoints import CheckpointSelector, GarbageReport, GarbageRequest, ReportsDecision, choose
@@ -86,6 +87,34 @@ class CheckpointVerbs:
             self._verified.remember(place, manifest, damage.message)
             raise
         return max(0, part.size - offset), _pieces(stream)
+
+    async def archive(self, who: Person, number: int, trial: int, checkpoint: str) -> tuple[int, AsyncIterator[bytes]]:
+        """Return the size of a TAR archive with the files and the manifest of a checkpoint, and its bytes.
+
+        The bytes are verified while they are read: they end early, with CheckpointDamaged, if one is damaged.
+        """
+        await visible(self._store, who, number)
+        place, manifest = await _asked(self._find, number, trial, checkpoint)
+        folder, about = f"checkpoint-{number}.{trial}-{checkpoint}", dump(manifest)
+        members = [
+            *(
+                TarMember(f"{folder}/{part.name}.safetensors", part.size, place.pieces(manifest, part.name))
+                for part in manifest.parts
+            ),
+            TarMember(f"{folder}/manifest.json", len(about), [about]),
+        ]
+        return tar_size(members), self._noted(place, manifest, _pieces(tar_pieces(members)))
+
+    async def _noted(
+        self, place: Checkpoints, manifest: Manifest, pieces: AsyncIterator[bytes]
+    ) -> AsyncIterator[bytes]:
+        """Yield the pieces, and remember that the checkpoint is damaged if they say so."""
+        try:
+            async for piece in pieces:
+                yield piece
+        except CheckpointDamaged as damage:
+            self._verified.remember(place, manifest, damage.message)
+            raise
 
     async def verify(self, who: Person, number: int, trial: int, checkpoint: str) -> CheckpointInfo:
         """Verify every byte of a checkpoint, and return the checkpoint's description with the result.

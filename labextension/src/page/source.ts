@@ -4,6 +4,7 @@ import { ServiceError } from '../service/source';
 import type { ActionBody, Query, Source } from '../service/source';
 
 const PATIENCE_MS = 15_000;
+const LONG_MS = 24 * 3600_000; // for a file, which may be large
 const NO_ANSWER = 'nothing answers at this address: the service, JupyterHub, or the way to it is away';
 const NO_SERVICE = "JupyterHub answers, Daylight's service does not";
 const LOGGED_OUT = 'you are logged out: reload the page to log in again';
@@ -53,17 +54,13 @@ export class PageSource implements Requester, Source {
     return this.ask('POST', path, {}, asked);
   }
 
-  async artifact(number: number, trial: number, name: string): Promise<Uint8Array<ArrayBuffer>> {
-    const url = this._url(`/experiments/${number}/trials/${trial}/artifacts/${encodeURIComponent(name)}`, {});
-    const [response, bytes] = await this._fetch(url, 'GET', undefined, answer => answer.arrayBuffer());
+  async file(path: string): Promise<Blob> {
+    const read = (answer: Response): Promise<Blob> => answer.blob();
+    const [response, file] = await this._fetch(this._url(path, {}), 'GET', undefined, read, LONG_MS);
     if (!response.ok) {
-      throw refusal(response, parsed(new TextDecoder().decode(bytes)));
+      throw refusal(response, parsed(await file.text()));
     }
-    return new Uint8Array(bytes);
-  }
-
-  csv(number: number, trial: number | null): Promise<string> {
-    return this.text(`/experiments/${number}/export.csv`, trial === null ? {} : { trial });
+    return file;
   }
 
   /** Return null: a websocket can carry neither a token nor the proof that this page has opened it. */
@@ -83,7 +80,8 @@ export class PageSource implements Requester, Source {
     url: URL,
     method: Method,
     body: unknown,
-    read: (response: Response) => Promise<Read>
+    read: (response: Response) => Promise<Read>,
+    patience = PATIENCE_MS
   ): Promise<[Response, Read]> {
     try {
       const response = await fetch(url, {
@@ -92,7 +90,7 @@ export class PageSource implements Requester, Source {
         body: body === undefined ? null : JSON.stringify(body),
         credentials: 'same-origin',
         redirect: 'manual', // a redirect leads to a login page, which the page cannot read
-        signal: AbortSignal.timeout(PATIENCE_MS)
+        signal: AbortSignal.timeout(patience)
       });
       return [response, await read(response)];
     } catch {

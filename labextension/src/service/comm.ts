@@ -59,14 +59,9 @@ export class CommSource implements Source {
     return path === `${this._path}/curves` ? including(least, answer as Curves) : answer;
   }
 
-  async artifact(number: number, trial: number, name: string): Promise<Uint8Array<ArrayBuffer>> {
-    const answer = await this._questions.ask('GET', `/experiments/${number}/artifact`, { trial, name });
-    return Uint8Array.from(atob((answer as { base64: string }).base64), letter => letter.charCodeAt(0));
-  }
-
-  async csv(number: number, trial: number | null): Promise<string> {
-    const asked = trial === null ? {} : { trial };
-    return ((await this._questions.ask('GET', `/experiments/${number}/export.csv`, asked)) as { csv: string }).csv;
+  async file(path: string): Promise<Blob> {
+    const { base64 } = (await this._questions.ask('GET', path, {})) as { base64: string };
+    return new Blob([Uint8Array.from(atob(base64), letter => letter.charCodeAt(0))]);
   }
 
   post(path: string, asked: ActionBody = {}): Promise<unknown> {

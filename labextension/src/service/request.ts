@@ -25,24 +25,13 @@ export class LabSource implements Source {
     return this._ask(url + URLExt.objectToQueryString(Object.fromEntries(asked) as PartialJSONObject), 'GET');
   }
 
-  async artifact(number: number, trial: number, name: string): Promise<Uint8Array<ArrayBuffer>> {
-    const path = `daylight/api/experiments/${number}/trials/${trial}/artifacts/${encodeURIComponent(name)}`;
-    const url = URLExt.join(this._settings.baseUrl, path);
-    const [response, bytes] = await this._fetch(url, 'GET', null, answer => answer.arrayBuffer());
+  async file(path: string): Promise<Blob> {
+    const url = URLExt.join(this._settings.baseUrl, 'daylight/api', path);
+    const [response, file] = await this._fetch(url, 'GET', null, answer => answer.blob());
     if (!response.ok) {
-      throw refusal(response.status, parsed(new TextDecoder().decode(bytes)));
+      throw refusal(response.status, parsed(await file.text()));
     }
-    return new Uint8Array(bytes);
-  }
-
-  async csv(number: number, trial: number | null): Promise<string> {
-    const path = `daylight/api/experiments/${number}/export.csv${trial === null ? '' : `?trial=${trial}`}`;
-    const url = URLExt.join(this._settings.baseUrl, path);
-    const [response, text] = await this._fetch(url, 'GET', null, answer => answer.text());
-    if (!response.ok) {
-      throw refusal(response.status, parsed(text));
-    }
-    return text;
+    return file;
   }
 
   post(path: string, asked?: ActionBody): Promise<unknown> {

@@ -18,10 +18,8 @@ export type ActionBody = Record<
 export interface Source {
   /** Return the JSON at a path such as `/experiments/12`; throws ServiceError. */
   get(path: string, query?: Query): Promise<unknown>;
-  /** Return the bytes of a trial's artifact; throws ServiceError. */
-  artifact(number: number, trial: number, name: string): Promise<Uint8Array<ArrayBuffer>>;
-  /** Return the reports of a trial as CSV, or for null the trials of a search; throws ServiceError. */
-  csv(number: number, trial: number | null): Promise<string>;
+  /** Return the file at a path, such as `/experiments/12/export.csv`; throws ServiceError. */
+  file(path: string): Promise<Blob>;
   /** Perform an action, such as `/experiments/12/stop`, with `asked` as its body; throws ServiceError. */
   post(path: string, asked?: ActionBody): Promise<unknown>;
   /**

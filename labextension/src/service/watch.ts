@@ -159,14 +159,14 @@ export class Watch {
 
   /** Return the bytes of a trial's artifact; throws ServiceError. */
   async artifact(trial: number, name: string): Promise<Uint8Array<ArrayBuffer>> {
-    await this._checked();
-    return this._source.artifact(this._number, trial, name);
+    const file = await this.file(`/trials/${trial}/artifacts/${encodeURIComponent(name)}`);
+    return new Uint8Array(await file.arrayBuffer());
   }
 
-  /** Return the reports of a trial as CSV, or for null the trials of a search; throws ServiceError. */
-  async csv(trial: number | null): Promise<string> {
+  /** Return the file at a path below this experiment's, such as `/export.csv`; throws ServiceError. */
+  async file(path: string): Promise<Blob> {
     await this._checked();
-    return this._source.csv(this._number, trial);
+    return this._source.file(`/experiments/${this._number}${path}`);
   }
 
   /** Return the last `tail` bytes of a log (of the failed rank, else rank 0), or what follows `offset`. */

@@ -35,7 +35,7 @@ export class Actions {
 
   /** `openers` are the first items of the menu. */
   constructor(
-    private readonly _watch: Pick<Watch, 'act' | 'csv' | 'look'>,
+    private readonly _watch: Pick<Watch, 'act' | 'file' | 'look'>,
     openers: readonly HTMLButtonElement[]
   ) {
     this.menu = new Menu('More actions', [...openers, this._export, this._copy, this._delete]);
@@ -113,7 +113,7 @@ export class Actions {
   private async _exported(): Promise<void> {
     setText(this._error, '');
     try {
-      download(`experiment-${this._watch.look.number}.csv`, await this._watch.csv(null));
+      download(`experiment-${this._watch.look.number}.csv`, await this._watch.file('/export.csv'));
     } catch (error) {
       setText(this._error, error instanceof Error ? error.message : String(error));
     }

@@ -6,6 +6,7 @@ import { frontOf } from '../model/overview';
 import { size } from '../model/text';
 import type { Look, Watch } from '../service/watch';
 import { copy } from './clipboard';
+import { download } from './download';
 import { button, changes, h, setAttribute, setChildren, setText, show } from './dom';
 import { submittedAs } from './rerun';
 
@@ -26,7 +27,7 @@ export class NextSteps {
 
   /** `rerun` is the button that opens the form to run the experiment again. */
   constructor(
-    private readonly _watch: Pick<Watch, 'rerun' | 'ask' | 'look'>,
+    private readonly _watch: Pick<Watch, 'rerun' | 'ask' | 'file' | 'look'>,
     rerun: HTMLButtonElement
   ) {
     const submitted = (event: Event): void => {
@@ -36,7 +37,7 @@ export class NextSteps {
     const label = h('label', {}, 'Train it to', this._length, this._unit);
     this._more = h('form', { class: 'dl-more', 'aria-label': 'Continue', onsubmit: submitted }, label, this._go);
     const copied = (): void => void this._copy(this._code.textContent, 'copied');
-    const head = ['trial', 'step', 'epoch', 'size', 'kept as', 'download'].map(name => h('th', { scope: 'col' }, name));
+    const head = ['trial', 'step', 'epoch', 'size', 'download', 'kept as'].map(name => h('th', { scope: 'col' }, name));
     const table = h('table', { class: 'dl-table', 'aria-label': 'Checkpoints' }, h('thead', {}, h('tr', {}, ...head)));
     table.append(this._rows);
     this._fold = h(
@@ -110,12 +111,31 @@ export class NextSteps {
     }
   }
 
-  private _row({ trial, step, epoch, bytes, kept }: CheckpointInfo): HTMLElement {
+  private _row({ id, trial, step, epoch, bytes, kept }: CheckpointInfo): HTMLElement {
     const command = `%dl checkpoint download ${this._watch.look.number}.${trial} --step ${step}`;
-    const values = [trial, step, Number(epoch.toFixed(2)), size(bytes), kept.join(', ')];
-    const get = button('Copy command', () => void this._copy(command, `copied: ${command}`), 'dl-link');
-    setAttribute(get, 'title', command);
-    return h('tr', {}, ...values.map(value => h('td', {}, String(value))), h('td', {}, get));
+    const values = [trial, step, Number(epoch.toFixed(2)), size(bytes)];
+    const copied = button('Copy command', () => void this._copy(command, `copied: ${command}`), 'dl-link');
+    setAttribute(copied, 'title', command);
+    const get = button('Download', () => void this._download(get, trial, id), 'dl-link');
+    return h(
+      'tr',
+      {},
+      ...values.map(value => h('td', {}, String(value))),
+      h('td', {}, get, copied),
+      h('td', {}, kept.join(', '))
+    );
+  }
+
+  private async _download(get: HTMLButtonElement, trial: number, id: string): Promise<void> {
+    get.disabled = true;
+    setText(this._error, '');
+    try {
+      const file = await this._watch.file(`/checkpoints/${trial}/${id}/files.tar`);
+      download(`checkpoint-${this._watch.look.number}.${trial}-${id}.tar`, file);
+    } catch (error) {
+      setText(this._error, error instanceof Error ? error.message : String(error));
+    }
+    get.disabled = false;
   }
 
   private async _copy(text: string, done: string): Promise<void> {
