@@ -111,7 +111,7 @@ def _unknown(token: str, after: str, known: Mapping[str, Any]) -> str:
     ways = [f"did you mean {near[0]}?"] if near else []
     sure = bool(difflib.get_close_matches(name, near, cutoff=_SURELY))
     if value and word.isidentifier() and not sure:
-        ways.append(f"a hyperparameter is written {word}={value}")
+        ways.append(f"a hyperparameter is written {word}={value}, by its name in the cell")
     return f"there is no option {name}: {' Else: '.join(ways) or 'see --help for those there are'}"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kernel_backend.model.states import ExperimentState
+from kernel_backend.model.states import EXPERIMENT_ENDED, ExperimentState
 from kernel_backend.model.views.overview import Overview
 from kernel_backend.text import reference
 
@@ -10,6 +10,8 @@ from kernel_backend.text import reference
 def load_code(overview: Overview) -> str:
     """Return a line of Python that gets the result of an experiment that has ended; "" if there is none to get."""
     number, form = overview.experiment.number, overview.experiment.config.form
+    if overview.experiment.state not in EXPERIMENT_ENDED:
+        return ""
     if form == "plain":
         there = overview.state == ExperimentState.COMPLETED
     else:

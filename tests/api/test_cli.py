@@ -76,7 +76,7 @@ def test_quiet_prints_the_number_alone(service, file, capsys):
         (["--epochs", "-3"], "--epochs -3: must be at least 1"),
         (["--epoch", "3"], "did you mean --epochs?"),
         (["--slots", "0"], "--slots 0: must be at least 1"),
-        (["--slots", "7"], "Largest gang there: 2"),
+        (["--slots", "7"], "The most for one trial there: 2"),
         (["--backend", "mpi"], "auto, horovod or torch"),
         (["lrr=1"], "did you mean lr?"),
         (["other.py"], "one file"),

@@ -320,7 +320,7 @@ def test_resuming_with_other_slots_says_what_that_means(service: Served, capsys:
     assert "slots change only while experiment #1 is paused: daylight pause 1" in capsys.readouterr().err
     paused(service, client, KEY)
     assert main(["resume", "1", "--slots", "9"]) == 2
-    assert "9 slots requested; here has 2. Largest gang there: 2 (--slots 2)" in capsys.readouterr().err
+    assert "9 slots requested; here has 2. The most for one trial there: 2 (--slots 2)" in capsys.readouterr().err
     capsys.readouterr()
     for wrong in ("0", "x"):
         assert main(["resume", "1", "--slots", wrong]) == 2

@@ -162,7 +162,7 @@ def test_it_is_refused_where_others_cannot_be_seen_and_where_its_least_is_too_mu
         site.load = SiteLoad(problem="the site hides the jobs of other users", hidden=True)
         with pytest.raises(InvalidRequest, match="--pool second exclude each other: the site hides the jobs of other"):
             submit(client, **UP_TO_4, pool="second")
-        with pytest.raises(ImpossibleAsk, match=r"8 slots requested; here has 4\. Largest gang there: 4"):
+        with pytest.raises(ImpossibleAsk, match=r"8 slots requested; here has 4\. The most for one trial there: 4"):
             submit(client, slots=16, least_slots=8)
         assert submit(client, slots=16, least_slots=4).experiment.config.slot_range == "4..16"
 

@@ -43,8 +43,8 @@ def test_an_ask_that_has_become_impossible_is_held_and_says_so_and_goes_on_by_it
     wait = client.experiment(2).wait
     assert wait is not None
     assert wait.reason == (
-        "2 slots requested; you may have 1 in one trial. Largest gang there: 1. It goes on by itself as soon as that "
-        "is possible."
+        "2 slots requested; you may have 1 in one trial. The most for one trial there: 1. It goes on by itself as "
+        "soon as that is possible."
     )
     served.roster.users = {}
     until(lambda: client.experiment(2).trials[0].state == "queued", "it is queued again")
@@ -53,7 +53,7 @@ def test_an_ask_that_has_become_impossible_is_held_and_says_so_and_goes_on_by_it
 @pytest.mark.parametrize(
     ("asked", "error", "said"),
     [
-        ({"slots": 3}, ImpossibleAsk, r"3 slots requested; here has 2. Largest gang there: 2 \(--slots 2\)"),
+        ({"slots": 3}, ImpossibleAsk, r"3 slots requested; here has 2. The most for one trial there: 2 \(--slots 2\)"),
         ({"pool": "locla"}, InvalidRequest, r"--pool locla: there is no such pool \(did you mean local\?\); there is"),
         ({"slots": 2, "group": None}, ImpossibleAsk, r"2 slots requested; you may have 1 in one trial"),
     ],

@@ -138,7 +138,7 @@ def state(client: Client, key: AttemptId) -> str:
     ("pool", "error", "said"),
     [
         ("secnd", InvalidRequest, r"--pool secnd: there is no such pool \(did you mean second\?\); there are"),
-        ("small", ImpossibleAsk, r"2 slots requested; pool small has 1. Largest gang there: 1"),
+        ("small", ImpossibleAsk, r"2 slots requested; pool small has 1. The most for one trial there: 1"),
         ("broken", Conflict, "pool broken cannot be used now: OSError: it is away: it stays where it is"),
         ("drained", Conflict, r"all nodes of pool drained are drained, suspect or away \(drained-1; daylight nodes"),
         ("drained,broken", Conflict, "all nodes of pool drained are .*; pool broken cannot be used now"),

@@ -87,7 +87,7 @@ def test_a_partition_that_the_user_may_not_use(world, submitted):
 
 def test_more_slots_than_there_are(world, client):
     client.set_pool("bad", PoolSettings(engine="slurm", partition="main"))
-    with pytest.raises(DaylightError, match=r"9999 slots requested; pool bad has 6\. Largest gang there: 6"):
+    with pytest.raises(DaylightError, match=r"9999 slots requested; pool bad has 6\. The most for one trial there: 6"):
         world.submit(pool="bad", slots=9999)
 
 

@@ -123,7 +123,7 @@ def test_two_who_submit_at_once_get_two_experiments(world):
 @pytest.mark.parametrize(
     ("source", "options", "error", "says"),
     [
-        (DEFINITION, {"slots": 24}, ImpossibleAsk, "Largest gang there: 2"),
+        (DEFINITION, {"slots": 24}, ImpossibleAsk, "The most for one trial there: 2"),
         (DEFINITION, {"lrr": 0.1}, InvalidDefinition, "lr"),
         ("def train_data(): return []\n", {}, InvalidDefinition, "model"),
         ("def model(:\n", {}, InvalidDefinition, "line 1"),

@@ -15,7 +15,14 @@ from kernel_backend.model.node_faults import Suspicion
 from kernel_backend.model.record import Record
 from kernel_backend.model.reports import StoredReport
 from kernel_backend.model.resources import LOCAL
-from kernel_backend.model.states import EXPERIMENT_ENDED, HOLDING_SLOTS, AttemptState, ExperimentState, TrialState
+from kernel_backend.model.states import (
+    EXPERIMENT_ENDED,
+    HOLDING_SLOTS,
+    TRIAL_ENDED,
+    AttemptState,
+    ExperimentState,
+    TrialState,
+)
 from kernel_backend.model.stream import Message
 from kernel_backend.model.trial import Attempt, Failure, Trial
 from kernel_backend.model.versions import read
@@ -79,7 +86,10 @@ class Overview(Record):
         if self.experiment.config.search is not None:
             waits = self.pending or (self.wait is not None and not self.wait.starts)
             return str(TrialState.RUNNING if holds_slots or not waits else TrialState.QUEUED)
-        return str(state if holds_slots else TrialState.QUEUED)
+        if holds_slots:
+            return str(state)
+        ended = [trial.state for trial in self.trials[:1] if trial.state in TRIAL_ENDED]  # soon the experiment, too
+        return str(ended[0] if ended else TrialState.QUEUED)
 
     def shows(self, state: str | None) -> bool:
         """Return whether a list of the experiments of this state has the experiment; None lists all of them."""

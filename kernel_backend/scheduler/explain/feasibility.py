@@ -49,7 +49,9 @@ def impossible_in_pool(cluster: ClusterState, request: SlotRequest, reader: Pers
             )
             if not knows_quota(kind, request, reader):
                 return Impossible(f"{may} have fewer in one trial.", nearest)
-            return Impossible(f"{may} have {quota.most} in one trial. Largest gang there: {nearest}.", nearest)
+            return Impossible(
+                f"{may} have {quota.most} in one trial. The most for one trial there: {nearest}.", nearest
+            )
     return None
 
 
@@ -58,7 +60,8 @@ def _too_large(request: SlotRequest, nodes: Sequence[Node], largest: int) -> str
     total = sum(node.slots for node in nodes)
     left_out = f" without {', '.join(sorted(request.excluded))}" if request.excluded else ""
     on_one = " on one node" if request.one_node else ""
-    return f"{_slots(request.slots)} requested{on_one}; {where}{left_out} has {total}. Largest gang there: {largest}."
+    requested = f"{_slots(request.slots)} requested{on_one}; {where}{left_out} has {total}"
+    return f"{requested}. The most for one trial there: {largest}."
 
 
 def _slots(count: int) -> str:

@@ -1,7 +1,7 @@
 /** What can be done with a training that has ended, as in `kernel_backend/text/next_steps.py`. */
 
 import type { Overview } from '../api/types';
-import { frontOf, stateOf } from './overview';
+import { ended, frontOf, stateOf } from './overview';
 import { knownEpochs, runsAsItIs } from './text';
 
 /** Return a line of Python that gets the result of an experiment that has ended; "" if there is none to get. */
@@ -10,7 +10,7 @@ export function loadCode(overview: Overview): string {
   const [state, plain] = [stateOf(overview), config.form === 'plain'];
   const trained = config.form !== 'command' && (frontOf(overview)?.step ?? 0) > 0;
   const there = plain ? state === 'completed' : trained && (state === 'completed' || state === 'stopped');
-  return there ? `import daylight; daylight.job(${number}).${plain ? 'result' : 'load'}()` : '';
+  return there && ended(overview) ? `import daylight; daylight.job(${number}).${plain ? 'result' : 'load'}()` : '';
 }
 
 /** Return unit and number of twice the length of a training whose model can be loaded; null if that is unknown. */

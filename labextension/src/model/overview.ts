@@ -18,7 +18,7 @@ const ATTEMPTS = 10; // newest attempts per trial, as in the service's answers
 
 // Displayed state of an active experiment that is no search: the first of these that its trial has.
 const LIVELIEST: readonly TrialState[] = ['running', 'starting', 'releasing', 'stopping'];
-const ENDED: readonly ExperimentState[] = ['stopped', 'completed', 'failed'];
+const ENDED: readonly string[] = ['stopped', 'completed', 'failed', 'pruned']; // experiments and trials
 
 type Later = 'starting' | 'informational' | 'trial_counts' | 'default_trials' | 'found_batch_size' | 'artifacts_seq';
 type OverviewMessage = Omit<Overview, 'trials' | Later> & Partial<Pick<Overview, Later>> & { trials: Older[] };
@@ -66,7 +66,8 @@ export function stateOf(overview: Overview): ExperimentState | TrialState | 'del
   }
   const holding = holdingState(overview);
   if (config.search === null) {
-    return holding ?? 'queued';
+    const last = overview.trials[0]?.state ?? 'queued';
+    return holding ?? (ENDED.includes(last) ? last : 'queued'); // soon the experiment has ended, too
   }
   const waits = inEnginesQueue(overview.attempts) || (overview.wait !== null && !overview.wait.starts);
   return holding === null && waits ? 'queued' : 'running';

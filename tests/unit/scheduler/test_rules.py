@@ -496,15 +496,24 @@ def test_a_node_that_is_drained_goes_on_and_starts_nothing_new():
 @pytest.mark.parametrize(
     ("more", "reason"),
     [
-        ({"slots": 24}, "24 slots requested; pool a100 has 16. Largest gang there: 16."),
-        ({"slots": 9, "one_node": True}, "9 slots requested on one node; pool a100 has 16. Largest gang there: 8."),
+        ({"slots": 24}, "24 slots requested; pool a100 has 16. The most for one trial there: 16."),
+        (
+            {"slots": 9, "one_node": True},
+            "9 slots requested on one node; pool a100 has 16. The most for one trial there: 8.",
+        ),
         (
             {"slots": 9, "excluded": frozenset({"n2"})},
-            "9 slots requested; pool a100 without n2 has 8. Largest gang there: 8.",
+            "9 slots requested; pool a100 without n2 has 8. The most for one trial there: 8.",
         ),
-        ({"slots": 1, "pool": "h100"}, "1 slot requested; pool h100 has 0. Largest gang there: 0."),
-        ({"slots": 6, "owner": "ada"}, "6 slots requested; you may have 4 in one trial. Largest gang there: 4."),
-        ({"slots": 6, "group": "v"}, "6 slots requested; group v may have 5 in one trial. Largest gang there: 5."),
+        ({"slots": 1, "pool": "h100"}, "1 slot requested; pool h100 has 0. The most for one trial there: 0."),
+        (
+            {"slots": 6, "owner": "ada"},
+            "6 slots requested; you may have 4 in one trial. The most for one trial there: 4.",
+        ),
+        (
+            {"slots": 6, "group": "v"},
+            "6 slots requested; group v may have 5 in one trial. The most for one trial there: 5.",
+        ),
     ],
 )
 def test_what_can_never_be_met_says_what_can(more, reason):

@@ -128,8 +128,8 @@ def test_it_is_impossible_only_where_no_pool_can_hold_it():
     assert never is not None
     assert never.largest == 4
     assert never.reason == (
-        "8 slots requested; pool gpu has 2. Largest gang there: 2. "
-        "8 slots requested; pool cloud has 4. Largest gang there: 4."
+        "8 slots requested; pool gpu has 2. The most for one trial there: 2. "
+        "8 slots requested; pool cloud has 4. The most for one trial there: 4."
     )
 
 
