@@ -1,16 +1,7 @@
 /** What is said of artifacts, and which of them are drawn. */
 
 import type { Artifact, Overview } from '../src/api/types';
-import {
-  isPicture,
-  isTable,
-  kindText,
-  MOST_TILES,
-  savedText,
-  seriesOf,
-  tooLarge,
-  whenText
-} from '../src/model/artifacts';
+import { isPicture, isTable, kindText, MOST_TILES, savedText, seriesOf, tooLarge } from '../src/model/artifacts';
 import { csvTable } from '../src/model/csv';
 import { overviewIn } from '../src/model/overview';
 import { overview } from './fakes';
@@ -91,14 +82,6 @@ test('of a long and wide table the beginning is shown, and the rest is counted',
   const wide = Array.from({ length: 42 }, (_, index) => index).join(',');
   const found = csvTable(Array.from({ length: 1402 }, () => wide).join('\n'), false);
   expect([found.head.length, found.rows.length, found.left]).toEqual([40, 200, '1,201 more rows, 2 more columns']);
-});
-
-test('of today it is the time, of before the date', () => {
-  const now = new Date(2026, 10, 22, 14, 3).getTime() / 1000;
-  expect(whenText(now - 60, now)).toBe(
-    new Date(2026, 10, 22, 14, 2).toLocaleTimeString([], { hour: '2-digit', minute: '2-digit' })
-  );
-  expect(whenText(now - 2 * 86_400, now)).toBe(new Date(2026, 10, 20).toLocaleDateString());
 });
 
 test('a notebook that was saved before there were artifacts has none', () => {

@@ -16,9 +16,9 @@ test('without a price there is no column of the cost, and unknown energy is said
   expect(columnsOf(report()).map(column => column.title)).toEqual([
     'User',
     'Slot-hours',
-    'Repeated',
-    'Waiting',
-    'Pruned',
+    'Repeated (h)',
+    'Waiting (h)',
+    'Pruned (h)',
     'kWh'
   ]);
   expect(rowsOf(report())).toEqual([['dave', '8.0', '1.0', '0.3', '2.0', 'unknown']]);

@@ -105,7 +105,7 @@ def test_what_cannot_be_is_said_beside_the_number_and_escape_leaves_it(opened, c
     expect(page.number("Weight of group vision")).to_be_focused()
     page.type("Weight of group vision", "2")
     expect(page.number("Weight of group vision")).to_have_text("2")
-    page.button("All of group vision back to the hub's").click()
+    page.button("Reset group vision to the hub's numbers").click()
     expect(page.number("Slot-hours of group vision")).to_have_text("none")
     expect(page.number("Weight of group vision")).to_have_text("1")
     page.button("Undo").click()
@@ -315,7 +315,7 @@ def test_a_thousand_users_are_searched_and_turned_over(opened, cluster):
     page.page.get_by_role("searchbox", name="Search users and groups").fill("u99")
     expect(rows).to_have_count(11)  # and u990 to u999
     page.type("Weight of u995", "3")
-    page.button("Set here").click()
+    page.button("Changed here").click()
     expect(rows).to_have_count(1)
     cluster.give(MEMBERS)
 

@@ -93,6 +93,11 @@ def test_experiments_are_listed_searched_filtered_and_opened(
         lab.page.get_by_role("menuitem", name="Open in the Browser").click()
     assert page.value.url.endswith(f"/services/daylight/experiments/{running}")
     page.value.close()
+    panel.item(running).click(button="right")
+    lab.page.get_by_role("menuitem", name="Copy Link").click()
+    copied = "navigator.clipboard.readText()"
+    link = f"/services/daylight/experiments/{running}"
+    lab.until(lambda: lab.page.evaluate(copied).endswith(link), "the link is in the clipboard")
     lab.page.unroute("**/daylight/api/health")
     panel.item(running).click(button="right")
     lab.shot("panel-menu")

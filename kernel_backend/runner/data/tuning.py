@@ -68,7 +68,9 @@ def told(tried: Sequence[Measured], choice: Choice) -> str:
     if choice.setting == first.setting:
         text = f"{_workers(choice.setting)} as before (waiting {percent(first.waiting)})"
     else:
-        text = f"{_workers(choice.setting)} (waiting {percent(first.waiting)} -> {percent(last.waiting)})"
+        waiting = f"waiting {percent(first.waiting)} -> {percent(last.waiting)}"
+        shorter = f"steps {percent(1 - last.step / first.step)} shorter"
+        text = f"{_workers(choice.setting)} ({waiting if last.waiting < first.waiting else shorter})"
     reason = f"; {choice.reason}" if choice.reason and last.waiting > ENOUGH else ""
     return f"tuned: {text}{reason}"
 

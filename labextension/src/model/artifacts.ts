@@ -11,7 +11,6 @@ export const MOST_BYTES = 50 * 2 ** 20; // size of any file that a page transfer
 // Media types that cannot contain scripts.
 const PICTURES = ['image/png', 'image/jpeg', 'image/gif', 'image/webp'];
 const TABLES = ['text/csv', 'text/tab-separated-values'];
-const DAY_S = 86_400;
 
 export function isPicture(artifact: Artifact): boolean {
   return PICTURES.includes(artifact.media) && artifact.size <= PICTURE_BYTES;
@@ -69,14 +68,6 @@ export function kindText(artifact: Artifact): string {
 
 export function sizeText(artifact: Artifact): string {
   return size(artifact.size);
-}
-
-/** Format a time as the time of day, or as a date if it was longer ago. */
-export function whenText(at: number, now: number): string {
-  const date = new Date(at * 1000);
-  return now - at < DAY_S
-    ? date.toLocaleTimeString([], { hour: '2-digit', minute: '2-digit' })
-    : date.toLocaleDateString();
 }
 
 /**

@@ -97,7 +97,7 @@ function columnsFor(look: Look, narrow: (change: Partial<Look>) => void): Column
     return { ...column, sort: { now, turn } };
   };
   const fields = FIELDS.map(({ title, hint }) => ({ title, hint, number: true }));
-  return [{ title: 'Name' }, { title: 'Use' }, ...fields, { title: 'Set here' }].map(sorted);
+  return [{ title: 'Name' }, { title: 'Use' }, ...fields, { title: 'Changed here' }].map(sorted);
 }
 
 function cellsFor(cluster: Cluster, account: Account, choose: () => void): React.ReactNode[] {
@@ -142,10 +142,10 @@ function cellsFor(cluster: Cluster, account: Account, choose: () => void): React
         key="back"
         type="button"
         className="dl-push"
-        aria-label={`All of ${who} back to the hub's`}
+        aria-label={`Reset ${who} to the hub's numbers`}
         onClick={() => void cluster.try(clearQuota(account))}
       >
-        Back to the hub's
+        Reset
       </button>
     )
   ];
@@ -193,7 +193,7 @@ function Narrowing({ look, narrow }: { look: Look; narrow: (change: Partial<Look
           aria-pressed={look.changed}
           onClick={() => narrow({ changed: !look.changed })}
         >
-          Set here
+          Changed here
         </button>
       </div>
     </>

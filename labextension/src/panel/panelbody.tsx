@@ -42,12 +42,20 @@ export function PanelBody({ experiments, notebook, doors }: PanelProps): React.J
           <HeadButtons table={doors.table} refresh={refresh} />
         </div>
         <Meters nodes={error ? [] : nodes} />
-        <Filters
-          filter={filter}
-          notebook={notebook}
-          narrow={change => (experiments.filter = { ...experiments.filter, ...change })}
-        />
-        <GroupChoice group={group} params={groupParams(list, group)} choose={chosen => (experiments.group = chosen)} />
+        {(list.length > 0 || isNarrow(filter)) && (
+          <>
+            <Filters
+              filter={filter}
+              notebook={notebook}
+              narrow={change => (experiments.filter = { ...experiments.filter, ...change })}
+            />
+            <GroupChoice
+              group={group}
+              params={groupParams(list, group)}
+              choose={chosen => (experiments.group = chosen)}
+            />
+          </>
+        )}
       </div>
       {error && <LoadError error={error} again={refresh} />}
       <Warnings texts={experiments.warnings} />

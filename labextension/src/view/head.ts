@@ -1,11 +1,13 @@
 /** Header of a view: number, name, state with its reason, slots, backend, duration, start and end. */
 
+import type { Overview } from '../api/types';
 import { ended, stateOf } from '../model/overview';
-import { spanText, spanTitle } from '../model/dates';
+import { spanText, spanTitle, whenText } from '../model/dates';
 import { duration, elapsed, gangText, stateText } from '../model/text';
 import type { Look } from '../service/watch';
 import { changes, h, setAttribute, setText } from './dom';
 
+const UNDO_S = 86_400; // as in `kernel_backend`: a day
 const WORDS: Record<string, string> = { connecting: 'connecting', lost: 'unknown', gone: 'not found' };
 
 export class Head {
@@ -48,8 +50,15 @@ export class Head {
       this._facts,
       overview ? `${gangText(overview)} \u00b7 ${duration(Math.max(0, elapsed(overview, now)))}` : ''
     );
-    setText(this._span, overview ? spanText(overview, Date.now() / 1000) : '');
+    setText(this._span, overview ? timesText(overview, Date.now() / 1000) : '');
   }
+}
+
+function timesText(overview: Overview, now: number): string {
+  const { deleted_at } = overview.experiment;
+  return deleted_at === null
+    ? spanText(overview, now)
+    : `Undelete brings it back until ${whenText(deleted_at + UNDO_S, now)}`;
 }
 
 /** Return whether the duration still grows. */

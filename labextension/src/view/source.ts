@@ -9,7 +9,13 @@ export class SourcePart {
   private readonly _error = h('p', { class: 'dl-act-error', role: 'alert' });
   private _read = false;
 
-  readonly root = h('section', { class: 'dl-source', hidden: true, 'aria-label': 'Source' }, this._code, this._error);
+  readonly root = h(
+    'section',
+    { class: 'dl-source', hidden: true, 'aria-label': 'Source' },
+    h('strong', { class: 'dl-form-title' }, 'Source'),
+    this._code,
+    this._error
+  );
 
   readonly disclosure = new Disclosure('Source', this.root, () => this._opened());
 

@@ -1,7 +1,8 @@
 /** Thumbnail of an artifact: its picture, or the kind of its file, with the name below; of a series, with a slider. */
 
 import type { Artifact } from '../api/types';
-import { isPicture, isTable, kindText, PICTURE_BYTES, type Series, sizeText, whenText } from '../model/artifacts';
+import { isPicture, isTable, kindText, PICTURE_BYTES, type Series, sizeText } from '../model/artifacts';
+import { whenText } from '../model/dates';
 import type { Watch } from '../service/watch';
 import { h, setAttribute, setText, show } from './dom';
 

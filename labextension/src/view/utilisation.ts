@@ -2,6 +2,7 @@
 
 import type { Utilisation as UtilisationOf } from '../api/types';
 import { panelsOfUse, type UsePanel, useText } from '../model/utilisation';
+import { ended } from '../model/overview';
 import type { Look, Watch } from '../service/watch';
 import { changes, h, setText, show } from './dom';
 import { Frame, Sight } from './frame';
@@ -92,7 +93,8 @@ export class Utilisation {
   }
 
   private _draw(found: UtilisationOf): void {
-    const text = useText(found);
+    const over = this._look?.overview && ended(this._look.overview);
+    const text = useText(over ? { ...found, latest: null } : found);
     show(this.root, text !== '');
     setText(this._summary, `Use of slots, ${text}`);
     if (this._look !== null && this._fold.open) {

@@ -70,6 +70,12 @@ def test_what_brings_nothing_is_taken_back() -> None:
     assert told(tried, choice) == "tuned: 2 loader workers as before (waiting 80 %); another setting is not faster"
 
 
+def test_a_setting_with_shorter_steps_that_wait_longer_is_told_by_its_steps() -> None:
+    before, after = (LoaderSetting(workers=workers, prefetch=2) for workers in (0, 1))
+    tried = [Measured(before, 0.1, 0.011, 0.01, 0.0), Measured(after, 0.08, 0.024, 0.01, 0.0)]
+    assert told(tried, Choice(after, True)) == "tuned: 1 loader worker (steps 20 % shorter)"
+
+
 def test_slow_batches_among_fast_ones_get_a_longer_queue() -> None:
     tried = [measured(4, 10, 20, jitter=5)]
     choice = choose(tried, AMPLE)

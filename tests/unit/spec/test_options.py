@@ -328,7 +328,10 @@ def test_durations_are_written_as_they_are_read(text: str):
         ("--lr=0.01", "there is no option --lr: a hyperparameter is written lr=0.01, by its name in the cell"),
         ("--learning-rate 1e-3 width=3", "a hyperparameter is written learning_rate=1e-3, by its name in the cell"),
         ("--epoch 3", "did you mean --epochs?"),
-        ("--workers 3", "did you mean --loader-workers? Else: a hyperparameter is written workers=3, by its name in the cell"),
+        (
+            "--workers 3",
+            "did you mean --loader-workers? Else: a hyperparameter is written workers=3, by its name in the cell",
+        ),
         ("--quite", "did you mean --quiet?"),
         ("--lr", "there is no option --lr: see --help for those there are"),
     ],
