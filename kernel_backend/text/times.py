@@ -10,7 +10,16 @@ from kernel_backend.text import counted
 
 SHOWN_RANKS = 8
 NOTHING = "nothing is known yet: times are measured from the second step on"
-TOP_HEAD = ("rank", "node", "now in", "steps/s", *PARTS)
+# Heads of columns for the parts with long names: all fit into 120 columns, uncut.
+_SHORT = {
+    "transfer": "copy",
+    "communication": "comm.",
+    "optimizer": "optim.",
+    "checkpoint": "save",
+    "validation": "valid.",
+    "stall": "other",
+}
+TOP_HEAD = ("rank", "node", "now in", "steps/s", *(_SHORT.get(part, part) for part in PARTS))
 
 
 def profile_head(times: Times) -> list[str]:

@@ -60,17 +60,25 @@ function Body({
   view: View;
 }): React.JSX.Element {
   switch (view) {
-    case 'cluster':
-      return (
+    case 'cluster': {
+      const admin = snapshot.me?.person.admin ?? false; // looks after the cluster first
+      const own = (
         <>
           <MyAccount snapshot={snapshot} />
           {snapshot.disk && <Disk disk={snapshot.disk} />}
+        </>
+      );
+      return (
+        <>
+          {!admin && own}
           <Queue cluster={cluster} snapshot={snapshot} />
           <Nodes cluster={cluster} snapshot={snapshot} />
           <Pools snapshot={snapshot} />
-          <Spent cluster={cluster} admin={snapshot.me?.person.admin ?? false} />
+          {admin && own}
+          <Spent cluster={cluster} admin={admin} />
         </>
       );
+    }
     case 'accounts':
       return <Accounts cluster={cluster} snapshot={snapshot} />;
     case 'audit':

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kernel_backend.model.times import Part, RankTimes, Split, Times, added
-from kernel_backend.text.times import profile_head, profile_lines, profile_rows, since, top_lines, top_rows
+from kernel_backend.text.times import TOP_HEAD, profile_head, profile_lines, profile_rows, since, top_lines, top_rows
 
 
 def split(steps: int = 100, **parts: float) -> Split:
@@ -40,6 +40,11 @@ def test_after_the_end_the_ranks_show_the_whole_run_and_many_are_cut() -> None:
 
 def test_nothing_measured_has_no_rows() -> None:
     assert profile_rows(times()) == []
+
+
+def test_the_head_of_top_fits_into_120_columns() -> None:
+    node, part = 20, 13  # letters of a long name, and of the longest part
+    assert len("  ".join(TOP_HEAD)) + node - len("node") + part - len("now in") <= 120
 
 
 def test_top_shows_the_seconds_since_the_last_answer() -> None:
