@@ -93,9 +93,16 @@ class Proxy:
 
         async def fetch(address: Address) -> HTTPResponse:
             lines.clear()
-            request = self._request(address, address.url, path, "")
-            request.request_timeout = 0  # none: it takes as long as the page reads
-            request.header_callback, request.streaming_callback = lines.append, take
+            # Without a time limit: it takes as long as the page reads.
+            request = self._request(
+                address,
+                address.url,
+                path,
+                "",
+                request_timeout=0,
+                header_callback=lines.append,
+                streaming_callback=take,
+            )
             return await self._client(address).fetch(request, raise_error=False)
 
         try:
@@ -142,7 +149,14 @@ class Proxy:
         return client
 
     def _request(
-        self, address: Address, url: str, path: str, query: str, method: str = "GET", body: bytes | None = None
+        self,
+        address: Address,
+        url: str,
+        path: str,
+        query: str,
+        method: str = "GET",
+        body: bytes | None = None,
+        **options: Any,
     ) -> HTTPRequest:
         return HTTPRequest(
             f"{url}{path}?{without_token(query)}",
@@ -150,8 +164,8 @@ class Proxy:
             headers={"Authorization": f"Bearer {address.token}"},
             body=body,
             connect_timeout=self._limit,
-            request_timeout=self._limit,
             follow_redirects=False,  # the token must not be sent to another address
+            **{"request_timeout": self._limit, **options},
         )
 
     async def _twice(self, attempt: Callable[[Address], Awaitable[_T]]) -> _T:

@@ -29,7 +29,7 @@ export class PlotSize {
       });
     });
     this.range.append('y axis', ...this._ends.flatMap((end, index) => (index ? ['to', end] : [end])));
-    this._show(...kept(_key));
+    this._show(...stored(_key));
   }
 
   get limits(): Limits {
@@ -53,17 +53,17 @@ export class PlotSize {
   }
 }
 
-type Kept = [full: boolean, low: string, high: string];
+type Stored = [full: boolean, low: string, high: string];
 
-function kept(key: string): Kept {
+function stored(key: string): Stored {
   try {
-    return JSON.parse(sessionStorage.getItem(key) ?? '') as Kept;
+    return JSON.parse(sessionStorage.getItem(key) ?? '') as Stored;
   } catch {
     return [false, '', '']; // nothing is kept, or the browser keeps nothing
   }
 }
 
-function keep(key: string, look: Kept): void {
+function keep(key: string, look: Stored): void {
   try {
     sessionStorage.setItem(key, JSON.stringify(look));
   } catch {
