@@ -119,8 +119,10 @@ class _Reader:
         if not isinstance(node, dict):
             return node
         (kind, content), *rest = node.items()
-        if kind in ("module", "object"):
-            return {"module": self._module, "object": self._object}[kind](content, **dict(rest))
+        if kind == "module":
+            return self._module(content, **dict(rest))
+        if kind == "object":
+            return self._object(content, **dict(rest))
         return self._value(kind, content, dict(rest))
 
     def _value(self, kind: str, content: Any, more: dict[str, Any]) -> Any:
@@ -130,8 +132,12 @@ class _Reader:
                 return float(content)
             case "bytes":
                 return base64.b64decode(content)
-            case "tuple" | "set" | "frozenset":
-                return {"tuple": tuple, "set": set, "frozenset": frozenset}[kind](self.read(content))
+            case "tuple":
+                return tuple(self.read(content))
+            case "set":
+                return set(self.read(content))
+            case "frozenset":
+                return frozenset(self.read(content))
             case "dict":
                 return {self.read(key): self.read(value) for key, value in content}
             case "tensor":
@@ -144,8 +150,10 @@ class _Reader:
                 return self._parameters[content]
             case "torch":
                 return getattr(torch, content)
-            case "device" | "size":
-                return {"device": torch.device, "size": torch.Size}[kind](content)
+            case "device":
+                return torch.device(content)
+            case "size":
+                return torch.Size(content)
             case "name":
                 return _named(content, self._folder)
             case "enum":
