@@ -491,7 +491,9 @@ def test_who_is_called_as_a_group_has_nothing_of_it(served: Served, client: dict
     squatter.close()
 
 
-def test_a_stream_carries_what_one_may_see(served: Served) -> None:
+def test_a_stream_carries_what_one_may_see(served: Served, client: dict[str, Client]) -> None:
+    submit(client["eve"], "her own")
+
     def first(token: str) -> Any:
         headers = {"Authorization": f"Bearer {token}"}
         return connect(f"ws://127.0.0.1:{served.port}/api/stream?after=0", additional_headers=headers, proxy=None)
