@@ -26,6 +26,7 @@ SLOWER, LOST_TO_RANK = 1.25, 0.10  # a rank's step against the median of the oth
 # forward pass and in the backward pass.
 OPERATION_S = 20e-6
 MOST_WORKERS = 16
+_NOTED = 0.05  # share of the time that a sentence mentions besides
 _CHEAPER = "make samples cheaper to read, for example by decoding them once before the training"
 
 _OWN: tuple[Part, ...] = ("data", "transfer", "forward", "backward", "optimizer")  # parts without waiting for others
@@ -133,6 +134,8 @@ def _communication(splits: Sequence[Split]) -> Cause:
     share = min(each.share("communication") for each in splits)
     slots = len(splits)
     text = f"{slots} slots bring {slots * (1 - share):.1f}x here: averaging gradients takes {percent(share)}"
+    if (waits := _mean(splits, "communication") - share) >= _NOTED:
+        text += f", waiting for the slowest slot {percent(waits)} more"
     return Cause(share, f"{text}; fewer slots or a larger --batch-size communicate less")
 
 

@@ -13,7 +13,7 @@ from kernel_backend.scheduler.explain.forecast import FAR, forecast
 from kernel_backend.scheduler.explain.redaction import knows_quota, named, sees, subject
 from kernel_backend.scheduler.order import in_order, reserved_for
 from kernel_backend.scheduler.placement import feasible, largest, largest_gang
-from kernel_backend.scheduler.quotas import Ledger
+from kernel_backend.scheduler.quotas import Ledger, borrowed_slots
 from kernel_backend.scheduler.requests import RequestKey, SlotRequest
 from kernel_backend.scheduler.run_lengths import Lengths
 from kernel_backend.scheduler.state import ClusterState, UsageByName
@@ -112,12 +112,24 @@ def _reason(cluster: ClusterState, request: SlotRequest, ahead: Sequence[SlotReq
     limit, whose = cluster.limits_of_pools.get(request.pool, ""), "its" if going == 1 else "their"
     more = (f"; {_slots(going)} on {whose} way" if going else "") + (f"; {_slots(away)} {why}" if away else "")
     more += f"; {limit}" if limit else ""
+    more += _taken_back(cluster, request, reader) if not going else ""
     if request.one_node and request.slots > 1:
         return f"{position}; no node has {request.slots} free{more}"
     if ahead:
         return f"{position}; {total - free} of {_slots(total)} in use{more}"
     device = next((f" ({node.device})" for node in nodes if node.device), "")
     return f"{position}; {_requested(request)}, {free} of {total} free{device}{more}"
+
+
+def _taken_back(cluster: ClusterState, request: SlotRequest, reader: Person | None) -> str:
+    """Return a text that says when a guarantee of the request's owner or group frees slots for it; "" without one."""
+    borrowed = borrowed_slots(cluster)
+    lent = any(run.pool == request.pool and run.key in borrowed and run.key.is_gang for run in cluster.runs.values())
+    if not lent or not Ledger(cluster).guaranteed(request):
+        return ""
+    who = subject("group" if cluster.groups.quota(request.group).guarantee else "user", request, reader)
+    whose = "your guarantee" if who == "you" else f"the guarantee of {who}"
+    return f"; {whose} takes slots back from gangs of others that have trained for {cluster.rules.min_run / 60:g} min"
 
 
 def _limit(cluster: ClusterState, request: SlotRequest, reader: Person | None) -> str:

@@ -77,6 +77,8 @@ def test_a_slow_rank_is_named_with_its_node_and_what_takes_it_longer() -> None:
 def test_communication_counts_as_that_of_the_rank_that_waits_least() -> None:
     ranks = [rank(0, forward=4, backward=7, communication=9), rank(1, forward=4.5, backward=7, communication=8.5)]
     assert said(*ranks).startswith("2 slots bring 1.1x here: averaging gradients takes 42 %; ")
+    ranks = [rank(0, forward=4, backward=3, communication=13), rank(1, forward=4.5, backward=7, communication=8.5)]
+    assert said(*ranks).startswith("2 slots bring 1.1x here: averaging gradients takes 42 %, waiting for the slowest ")
 
 
 def test_checkpoints_are_named_with_the_rate_of_the_store() -> None:

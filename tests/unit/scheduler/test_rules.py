@@ -559,7 +559,8 @@ def test_the_rest_of_a_limit_that_is_kept_for_another_says_so():
     c.decide()
     guaranteed, other = c.ask("ada", 1, "vision"), c.ask("ada", 3, "vision", pool="b")
     assert c.decide() == []
-    assert c.why(guaranteed) == "next in queue; 1 slot requested, 0 of 4 free"
+    takes = "; the guarantee of group vision takes slots back from gangs of others that have trained for 2 min"
+    assert c.why(guaranteed) == f"next in queue; 1 slot requested, 0 of 4 free{takes}"
     assert c.why(other) == "next in pool b; what its limit leaves is reserved for #2.1"
 
 
