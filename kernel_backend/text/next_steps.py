@@ -29,9 +29,10 @@ def longer(overview: Overview) -> tuple[str, int] | None:
 
 
 def next_text(overview: Overview, program: str) -> str:
-    """Format the next steps: `take it on: daylight.job(12).load(), %dl continue 12 --epochs 20, %dl rerun 12`.
+    """Format the next steps: load, export, train longer, run again, each as a line to be copied.
 
-    `program` is the command of verbs here, `%dl` or `daylight`. "" for an experiment without a result.
+    It begins with `take it on: daylight.job(12).load(), %dl export 12 --model model-12`. `program` is the command of
+    verbs here, `%dl` or `daylight`. "" for an experiment without a result.
     """
     code, more, trial = load_code(overview), longer(overview), overview.front
     if not code:
@@ -39,5 +40,6 @@ def next_text(overview: Overview, program: str) -> str:
     one = reference(trial).removeprefix("#") if trial and overview.experiment.config.search else ""
     number = overview.experiment.number
     trained = [f"{program} continue {one or number} --{more[0]} {more[1]}"] if more else []
-    steps = [code.removeprefix("import daylight; "), *trained, f"{program} rerun {number}"]
+    export = [f"{program} export {one or number} --model model-{number}"] if code.endswith("load()") else []
+    steps = [code.removeprefix("import daylight; "), *export, *trained, f"{program} rerun {number}"]
     return f"take it on: {', '.join(steps)}"

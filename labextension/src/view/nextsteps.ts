@@ -18,6 +18,7 @@ export class NextSteps {
   private readonly _unit = h('span');
   private readonly _go = h('button', { type: 'submit', class: 'dl-button' }, 'Continue');
   private readonly _more: HTMLElement;
+  private readonly _export: HTMLButtonElement;
   private readonly _said = h('span', { class: 'dl-dim', role: 'status' });
   private readonly _error = h('p', { class: 'dl-act-error', role: 'alert' });
   private readonly _rows = h('tbody');
@@ -35,6 +36,13 @@ export class NextSteps {
       void this._continue();
     };
     const label = h('label', {}, 'Train it to', this._length, this._unit);
+    const exported = (): void => {
+      const { number } = this._watch.look;
+      const command = `%dl export ${number} --model model-${number}`;
+      void this._copy(command, `copied: ${command}`);
+    };
+    this._export = button('Copy export command', exported);
+    setAttribute(this._export, 'title', 'Copy the command that writes the model as a folder of its own');
     this._more = h('form', { class: 'dl-more', 'aria-label': 'Continue', onsubmit: submitted }, label, this._go);
     const copied = (): void => void this._copy(this._code.textContent, 'copied');
     const head = ['trial', 'step', 'epoch', 'size', 'download', 'kept as'].map(name => h('th', { scope: 'col' }, name));
@@ -51,6 +59,7 @@ export class NextSteps {
       { class: 'dl-next', 'aria-label': 'Take it on', hidden: true },
       h('strong', {}, 'Take it on:'),
       h('span', { class: 'dl-next-code' }, this._code, button('Copy', copied)),
+      this._export,
       this._more,
       button('Rerun\u2026', () => rerun.click()),
       this._said,
@@ -69,6 +78,7 @@ export class NextSteps {
     }
     setText(this._code, code);
     show(this._more, more !== null);
+    show(this._export, !code.endsWith('result()'));
     if (more) {
       const [unit, length] = more;
       this._length.value = String(length);

@@ -301,11 +301,20 @@ def test_what_a_command_or_a_cell_does_is_not_known_nor_what_one_trial_of_a_sear
 @pytest.mark.parametrize(
     ("config", "said"),
     [
-        ({"epochs": 10}, "daylight.job(12).load(), %dl continue 12 --epochs 20, %dl rerun 12"),
-        ({"steps": 50}, "daylight.job(12).load(), %dl continue 12 --steps 100, %dl rerun 12"),
-        ({"epochs_unknown": True}, "daylight.job(12).load(), %dl rerun 12"),
+        (
+            {"epochs": 10},
+            "daylight.job(12).load(), %dl export 12 --model model-12, %dl continue 12 --epochs 20, %dl rerun 12",
+        ),
+        (
+            {"steps": 50},
+            "daylight.job(12).load(), %dl export 12 --model model-12, %dl continue 12 --steps 100, %dl rerun 12",
+        ),
+        ({"epochs_unknown": True}, "daylight.job(12).load(), %dl export 12 --model model-12, %dl rerun 12"),
         ({"form": "plain"}, "daylight.job(12).result(), %dl rerun 12"),
-        ({"search": Search(method="grid")}, "daylight.job(12).load(), %dl continue 12.3 --epochs 2, %dl rerun 12"),
+        (
+            {"search": Search(method="grid")},
+            "daylight.job(12).load(), %dl export 12.3 --model model-12, %dl continue 12.3 --epochs 2, %dl rerun 12",
+        ),
     ],
 )
 def test_a_training_that_has_ended_can_be_taken_on(config, said):
