@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import copy
 import io
 import json
@@ -18,6 +19,7 @@ from safetensors.torch import save_file, save_model
 from torch import Tensor, nn
 
 from kernel_backend.client import Client
+from kernel_backend.definition.unused import names_used
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.export.card import Origin, card, lineage, mlmodel, requirements
 from kernel_backend.export.code import VALUES, needed_code
@@ -55,6 +57,7 @@ class Way(NamedTuple):
     structure: dict[str, Any]
     names: set[str]
     tensors: Mapping[str, Tensor] = {}
+    lambdas: Mapping[str, str] = {}  # sources of functions without a name, which go below the definition
 
 
 def export_model(
@@ -169,7 +172,7 @@ class _Export:
         (folder / "structure.json").write_text(_json(way.structure))
         if way.tensors:
             save_file(_plain(way.tensors), folder / "structure.safetensors")
-        self._write_code(folder, way.names)
+        self._write_code(folder, way.names, way.lambdas)
         for name in ("model.py", "check.py", "mlflow_model.py"):
             shutil.copyfile(_PORTABLE / name, folder / name)
         if _is_keras(self._loaded.models):
@@ -201,7 +204,7 @@ class _Export:
         """Write weights, and how the model is put together."""
         found = Structure(self._model, self._loaded.definitions)
         save_model(self._model, str(folder / "model.safetensors"))
-        return Way({"made": "structure", "module": found.json}, found.names, found.tensors)
+        return Way({"made": "structure", "module": found.json}, found.names, found.tensors, found.lambdas)
 
     def _pretrained(self, folder: Path) -> Way:
         """Write a model of transformers in its own format."""
@@ -235,12 +238,14 @@ class _Export:
         names = {f"{DEFINITION}:{name}" for name in own}
         return Way({"made": "keras", "backend": keras.backend.backend(), "own": sorted(names)}, names)
 
-    def _write_code(self, folder: Path, names: set[str]) -> None:
+    def _write_code(self, folder: Path, names: set[str], lambdas: Mapping[str, str]) -> None:
         """Write definition.py, and all modules of the project; those that are not imported are removed later."""
         own = {name.partition(":")[2].partition(".")[0] for name in names if name.startswith(f"{DEFINITION}:")}
-        if own:
+        below = "".join(f"{name} = {source}\n" for name, source in lambdas.items())
+        own |= names_used(ast.parse(below))
+        if own or below:
             code = needed_code(self._source, own, vars(self._loaded.definitions))
-            (folder / "definition.py").write_text(code.source)
+            (folder / "definition.py").write_text(code.source + below)
             if code.tensors:
                 save_file(_plain({name: torch.as_tensor(each) for name, each in code.tensors.items()}), folder / VALUES)
         for path, data in self._project.items():

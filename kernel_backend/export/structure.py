@@ -19,6 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from kernel_backend.definition.lambdas import source_of
 from kernel_backend.errors import InvalidRequest
 
 DEFINITION = "definition"  # module of the user's own classes in an exported folder
@@ -36,7 +37,7 @@ class Structure:
     """Description of one module: `json`, the `tensors` that are no weights, and the `names` of its code.
 
     `names` are the classes and functions of the training definition, of which `definitions` is the loaded module, and
-    of other modules, as `module:qualified.name`.
+    of other modules, as `module:qualified.name`; `lambdas` are sources of functions without a name, by names for them.
 
     Raises NotDescribed for a value that cannot be written.
 
@@ -57,6 +58,7 @@ class Structure:
         self._held: list[Any] = []  # objects in `_ids`, whose ids no other object may get
         self._fresh = vars(nn.Module())
         self.names: set[str] = set()
+        self.lambdas: dict[str, str] = {}
         self.tensors: dict[str, Tensor] = {}
         self.json: Any = self._write(module, "model")
 
@@ -189,6 +191,10 @@ class Structure:
             elif _at(place, name) is value:
                 self.names.add(f"{place}:{name}")
                 return f"{place}:{name}"
+        if isinstance(value, types.FunctionType) and (source := source_of(value)) is not None:
+            name = f"_lambda_{len(self.lambdas)}"
+            self.lambdas[name] = source
+            return f"{DEFINITION}:{name}"
         what = "a function without a name" if "<" in qualified else f"{qualified} of {module}, which has no such name"
         raise NotDescribed(f"{path} is {what}: define it at the top of the cell or in a module")
 

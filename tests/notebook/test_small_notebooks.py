@@ -1,4 +1,6 @@
-"""Test that each notebook of `binder/` runs from top to bottom, in a real kernel, with trainings of a small size.
+"""Test that each notebook of `binder/` runs from top to bottom, in a real kernel, and that its models can be exported.
+
+The trainings have a small size.
 
 `make test` runs the notebooks of OFTEN, `make test-long` all of them; the forms of training that the others show are
 tested in tests/distributed. What the models have learned at the end is tested by the notebooks at their own size.
@@ -6,6 +8,9 @@ tested in tests/distributed. What the models have learned at the end is tested b
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -13,7 +18,7 @@ import pytest
 
 from tests.notebook.cells import shown
 from tests.notebook.conftest import BINDER
-from tests.support.locked import kernel_of_tensorflow
+from tests.support.locked import environment, kernel_of_tensorflow
 from tests.support.world import World
 
 pytestmark = [pytest.mark.notebook, pytest.mark.distributed]
@@ -67,3 +72,14 @@ def test_it_runs_and_all_that_it_trains_is_completed(
     # A search draws pictures in its view too.
     drawn = [each for cell in cells if cell.cell_type == "code" and "%dl" not in cell.source for each in shown(cell)]
     assert sum("image/png" in each for each in drawn) == PICTURES.get(name, 1)
+    python = environment() if kernel != "python3" else sys.executable
+    for each in trained:
+        to = tmp_path / f"model-{each.number}"
+        done = subprocess.run(
+            [python, "-m", "kernel_backend.cli", "export", str(each.number), "--model", str(to)],
+            env={**os.environ, **world.environment},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert ": bit-equal on " in done.stdout, done.stderr

@@ -5,13 +5,13 @@ from __future__ import annotations
 import functools
 import io
 import pickle
-from collections.abc import Mapping
 from types import FunctionType
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from kernel_backend.definition.lambdas import LAMBDA, made_of, source_of
 from kernel_backend.snapshots.object_graph import JOB
 
 
@@ -28,7 +28,7 @@ def skeleton(module: nn.Module) -> Tensor | None:
     return torch.frombuffer(bytearray(buffer.getvalue()), dtype=torch.uint8)
 
 
-def module_of(data: Tensor, names: Mapping[str, Any]) -> nn.Module:
+def module_of(data: Tensor, names: dict[str, Any]) -> nn.Module:
     """Return the module whose pickle `skeleton` has returned, with zeros in all tensors.
 
     Classes of the user are taken from `names`; raises KeyError if one is missing.
@@ -46,10 +46,12 @@ class _Writer(pickle.Pickler):
     def persistent_id(self, obj: Any) -> Any:
         """Return what is pickled in place of a tensor, class or function; None for objects that are pickled as usual.
 
-        For a tensor, it is its number, shape and type; for a class or function of the program, its qualified name.
+        For a tensor, it is its number, shape and type; for a class or function of the program, its qualified name or,
+        for a lambda, its source.
         """
         if isinstance(obj, type | FunctionType) and obj.__module__ in JOB:
-            return obj.__qualname__
+            source = source_of(obj) if isinstance(obj, FunctionType) else None
+            return obj.__qualname__ if source is None else (LAMBDA, source)
         if not isinstance(obj, Tensor):
             return None
         number = self._tensors.setdefault(id(obj), len(self._tensors))
@@ -57,7 +59,7 @@ class _Writer(pickle.Pickler):
 
 
 class _Reader(pickle.Unpickler):
-    def __init__(self, buffer: io.BytesIO, names: Mapping[str, Any]) -> None:
+    def __init__(self, buffer: io.BytesIO, names: dict[str, Any]) -> None:
         super().__init__(buffer)
         self._names, self._tensors = names, dict[int, Tensor]()
 
@@ -66,6 +68,8 @@ class _Reader(pickle.Unpickler):
         if isinstance(pid, str):
             first, *rest = pid.split(".")
             return functools.reduce(getattr, rest, self._names[first])
+        if pid[0] == LAMBDA:
+            return made_of(pid[1], self._names)
         number, shape, dtype, is_parameter, grad = pid
         if number not in self._tensors:
             values = torch.zeros(shape, dtype=getattr(torch, dtype.removeprefix("torch.")))

@@ -116,9 +116,12 @@ def test_modules_of_torch_come_back(name: str, tmp_path: Path) -> None:
 
 def test_what_only_a_pickle_could_hold_is_named() -> None:
     module = nn.Sequential(nn.Linear(2, 2))
-    module[0].act = lambda x: x
+    scale = 2
+    module[0].act = lambda x: x * scale
     with pytest.raises(NotDescribed, match=r"model\.0\.act is a function without a name: define it"):
         Structure(module, None)
+    module[0].act = lambda x: x * 3
+    assert Structure(module, None).lambdas == {"_lambda_0": "lambda x: x * 3"}
     with pytest.raises(NotDescribed, match="ParametrizedLinear"):
         Structure(weight_norm(nn.Linear(2, 2)), None)
     with pytest.raises(NotDescribed, match=r"model\.weight is a UninitializedParameter"):
