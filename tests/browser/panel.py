@@ -69,7 +69,7 @@ class Panel:
 
     def open(self) -> Panel:
         """Click the panel's icon in the side bar, unless the panel is open."""
-        if not self.search.is_visible():
+        if not self.root.is_visible():
             self.tab.click()
-            expect(self.search).to_be_visible(timeout=SOON)
+            expect(self.root).to_be_visible(timeout=SOON)
         return self

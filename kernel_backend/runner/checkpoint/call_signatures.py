@@ -6,7 +6,7 @@ Neither the values nor any text of the user's data are recorded.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -31,7 +31,8 @@ class CallSignatures:
         self._calls: list[tuple[weakref.ref[nn.Module], dict[str, Any]]] = []
         self._seen: set[int] = set()
         self._found: dict[str, Any] = {}
-        self._stop: Callable[[], None] | None = None
+        self._wrapper: Any = None  # what records calls, in place of nn.Module.__call__; None: nothing records
+        self._original: Any = None
         self._hook: RemovableHandle | None = None
 
     def restore(self, saved: Mapping[str, Any]) -> None:
@@ -41,11 +42,11 @@ class CallSignatures:
     def watch(self) -> None:
         """Record calls until an optimizer has taken a step, or `state` is called.
 
-        While a module is called, `nn.Module.__call__` is torch's own again: neither compilers nor inner modules see
-        that calls are recorded.
+        While a module is called, `nn.Module.__call__` is what it was before: neither compilers nor inner modules see
+        that calls are recorded. Call it once more after another part of the runner has replaced that method.
         """
-        original: Any = nn.Module.__call__
         kind: Any = nn.Module
+        original = kind.__call__
 
         def call(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
             kind.__call__ = original
@@ -53,21 +54,29 @@ class CallSignatures:
                 self._take(module, args, kwargs)
                 return original(module, *args, **kwargs)
             finally:
-                if self._stop is not None:
+                if self._wrapper is call and kind.__call__ is original:
                     kind.__call__ = call
 
-        def stop() -> None:
-            self._stop = None
-            kind.__call__ = original
+        self._wrapper, self._original = call, original
+        kind.__call__ = call
+        if self._hook is None:
+            # Removed by `state`: torch iterates over its hooks when it calls them.
+            self._hook = register_optimizer_step_post_hook(lambda *_: self._stop())
 
-        # Removed by `state`: torch iterates over its hooks when it calls them.
-        self._hook = register_optimizer_step_post_hook(lambda *_: stop())
-        self._stop, kind.__call__ = stop, call
+    def watch_again(self) -> None:
+        """Go on recording, if calls are still recorded, after `nn.Module.__call__` was replaced."""
+        if self._wrapper is not None:
+            self.watch()
+
+    def _stop(self) -> None:
+        kind: Any = nn.Module
+        if kind.__call__ is self._wrapper:
+            kind.__call__ = self._original
+        self._wrapper = None
 
     def state(self, modules: Mapping[str, nn.Module]) -> dict[str, Any]:
         """Return the signatures as JSON, by the name of the called module: `model`, or `model.encoder` for a part."""
-        if self._stop is not None:
-            self._stop()
+        self._stop()
         if self._hook is not None:
             self._hook.remove()
             self._hook = None

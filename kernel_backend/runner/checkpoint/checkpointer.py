@@ -123,6 +123,10 @@ class Checkpointer:
             self._home.set_aside(id)
         self._newest = None
 
+    def watch_calls_again(self) -> None:
+        """Go on recording how modules are called, after `nn.Module.__call__` was replaced."""
+        self._signatures.watch_again()
+
     def check(self) -> None:
         """Raise DaylightError if the state has a value that a checkpoint cannot hold; call it before training."""
         self._contents.check()

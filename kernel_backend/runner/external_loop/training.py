@@ -160,6 +160,10 @@ class ExternalTraining:
             if changed := exactness.differences(manifest.numerics, rank.numerics):
                 rank.note(f"bits may differ from step {manifest.step + 1} on: {changed}", "warning")
 
+    def watch_calls_again(self) -> None:
+        """Go on recording how modules are called, after `nn.Module.__call__` was replaced."""
+        self._checkpoints.watch_calls_again()
+
     def register(self, name: str, value: Any, *, average: bool = True) -> bool:
         """Make `value` part of every checkpoint under `name`; return True if its state was restored from one.
 

@@ -186,6 +186,7 @@ class ScriptTraining:
             self._begin()
             if self._split is not None:
                 self._split.install()
+                self._training.watch_calls_again()
             with (
                 one_process_group(),
                 self.files.throughout(self._program.builtins),
