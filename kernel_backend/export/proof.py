@@ -14,7 +14,6 @@ from typing import NamedTuple
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.export.portable.check import said
 
-_SHOWN = 3  # lines of a failed process that are shown
 # Daylight is not to be imported, nor the project's modules from where they are developed.
 _PROGRAM = """
 import sys, runpy
@@ -63,8 +62,8 @@ def prove(folder: Path) -> Proof:
             check=False,
         )
     if done.returncode:
-        lines = [line for line in done.stderr.strip().splitlines() if line.strip()]
-        raise NotProven("\n".join(lines[-_SHOWN:]) or f"the process ended with {done.returncode}")
+        lines = [line for line in done.stderr.splitlines() if line.strip()]
+        raise NotProven(f"in a process of its own: {lines[-1] if lines else f'exit code {done.returncode}'}")
     found = json.loads(done.stdout.strip().splitlines()[-1])
     return Proof(
         found["compared"],
