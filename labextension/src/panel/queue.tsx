@@ -25,7 +25,7 @@ export function QueuePart({ queue, shown, show, open }: Props): React.JSX.Elemen
           <ol className="dl-waits" aria-label="Your requests">
             {ownWaits(queue).map(({ experiment, text, reason }) => (
               <li key={text}>
-                <button type="button" className="dl-wait" onClick={() => open(experiment)}>
+                <button type="button" className="dl-request" onClick={() => open(experiment)}>
                   {text}
                 </button>
                 {reason && <span className="dl-wait-reason">{reason}</span>}
