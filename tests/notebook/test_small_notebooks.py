@@ -73,10 +73,10 @@ def test_it_runs_and_all_that_it_trains_is_completed(
     drawn = [each for cell in cells if cell.cell_type == "code" and "%dl" not in cell.source for each in shown(cell)]
     assert sum("image/png" in each for each in drawn) == PICTURES.get(name, 1)
     python = environment() if kernel != "python3" else sys.executable
-    for each in trained:
-        to = tmp_path / f"model-{each.number}"
+    for number in (each.experiment.number for each in trained):
+        to = tmp_path / f"model-{number}"
         done = subprocess.run(
-            [python, "-m", "kernel_backend.cli", "export", str(each.number), "--model", str(to)],
+            [python, "-m", "kernel_backend.cli", "export", str(number), "--model", str(to)],
             env={**os.environ, **world.environment},
             capture_output=True,
             text=True,
