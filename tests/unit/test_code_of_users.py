@@ -37,6 +37,7 @@ WHOSE = {
     "kernel_backend/cluster_setup/system.py": ADMIN,
     "kernel_backend/confined/__init__.py": f"{OURS}: it is parsed, within limits",
     "kernel_backend/confined/__main__.py": f"{OURS}: it is parsed, within limits",
+    "kernel_backend/definition/lambdas.py": f"{OWN}: a lambda of a program whose model is loaded",
     "kernel_backend/discovery.py": f"{OURS}: the service, as its user",
     "kernel_backend/engines/kubernetes/holder.py": "a launcher in the pod, with the pod's environment",
     "kernel_backend/engines/local.py": SERVICE,
