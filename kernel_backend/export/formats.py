@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import logging
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
@@ -44,6 +45,7 @@ def write_formats(model: nn.Module, calls: Sequence[Call], folder: Path, formats
         try:
             if caches:  # a language model's cache of keys is no output of a program
                 config.use_cache = False
+            logging.disable()  # an exporter says in its log what its error says once more
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 _WRITERS[name](model, call, folder / f"model.{name}")
@@ -53,6 +55,7 @@ def write_formats(model: nn.Module, calls: Sequence[Call], folder: Path, formats
                 f"this model cannot be written as {name}: {type(error).__name__}: {reason[0] if reason else 'unknown'}"
             ) from error
         finally:
+            logging.disable(logging.NOTSET)
             if caches:
                 config.use_cache = caches
 
