@@ -44,26 +44,33 @@ def calls_of(
         path = called.removeprefix(name).removeprefix(".")
         if called != name and not called.startswith(f"{name}."):
             continue
+        if (call := _call(model, path, signature, of_training)) is not None:
+            found.append(call)
+    return found
+
+
+def _call(model: nn.Module, path: str, signature: Mapping[str, Any], of_training: Collection[str]) -> Call | None:
+    """Return a call with drawn inputs; where another size of batch is not taken, with the recorded one."""
+    kwargs_of = {key: spec for key, spec in signature["kwargs"].items() if key not in of_training}
+    failed: Exception | None = None
+    for batch in dict.fromkeys((_batch(signature), None)):
         draws = torch.Generator().manual_seed(_SEED)
         try:
-            batch = _batch(signature)
             args = [_drawn(spec, batch, draws) for spec in signature["args"]]
-            kwargs = {
-                key: _drawn(spec, batch, draws) for key, spec in signature["kwargs"].items() if key not in of_training
-            }
+            kwargs = {key: _drawn(spec, batch, draws) for key, spec in kwargs_of.items()}
         except _NotDrawn:
-            continue
+            return None
         try:
             with steady():
                 outputs = check.outputs(model, path, args, kwargs)
         except Exception as error:  # any error of the user's code
-            raise InvalidRequest(
-                f"{called} does not take a batch as in the training, once it is in evaluation mode: "
-                f"{type(error).__name__}: {error}"
-            ) from error
-        if outputs:
-            found.append(Call(path, args, kwargs, outputs))
-    return found
+            failed = error
+        else:
+            return Call(path, args, kwargs, outputs) if outputs else None
+    raise InvalidRequest(
+        f"{path or 'the model'} does not take a batch as in the training, once it is in evaluation mode: "
+        f"{type(failed).__name__}: {failed}"
+    ) from failed
 
 
 def keras_calls(model: Any) -> list[Call]:
