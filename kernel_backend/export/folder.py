@@ -162,9 +162,13 @@ class _Export:
             yield self._adapter
         elif _is_pretrained(model):
             yield self._pretrained
-        else:
+        elif self._loaded.name == "model" and isinstance(self._maker, FunctionType):
             yield self._called
         yield self._described
+
+    @property
+    def _maker(self) -> Any:
+        return getattr(self._loaded.definitions, "model", None)
 
     def _write(self, folder: Path, write: Callable[[Path], Way]) -> None:
         (folder / "config.json").write_text(_json(self._loaded.manifest.params))
@@ -190,11 +194,8 @@ class _Export:
 
     def _called(self, folder: Path) -> Way:
         """Write weights for a model that a function `model` of the definition makes from hyperparameters alone."""
-        definitions = self._loaded.definitions
-        function = getattr(definitions, "model", None)
-        if self._loaded.name != "model" or not callable(function) or isinstance(function, nn.Module):
-            raise NotDescribed("the definition has no function model()")
-        taken = function.__code__.co_varnames[: function.__code__.co_argcount + function.__code__.co_kwonlyargcount]
+        code = self._maker.__code__
+        taken = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
         params = {name: value for name, value in self._loaded.manifest.params.items() if name in taken}
         save_model(self._model, str(folder / "model.safetensors"))
         structure = {"made": "call", "function": f"{DEFINITION}:model", "arguments": params}

@@ -44,7 +44,7 @@ _BESIDE = ("beside", "variables")  # what was trained beside the model: torch te
 
 
 class Loaded(NamedTuple):
-    """What was loaded of a checkpoint, with what it was made from."""
+    """Models loaded from a checkpoint, with its manifest and the code that made them."""
 
     models: Models
     manifest: Manifest

@@ -82,8 +82,7 @@ def definition(folder: str | Path = FOLDER) -> ModuleType:
     folder = Path(folder)
     name = f"definition_of_{abs(hash(str(folder)))}"
     if name not in sys.modules:
-        if (folder / CODE).is_dir() and str(folder / CODE) not in sys.path:
-            sys.path.insert(0, str(folder / CODE))
+        _reach_code(folder)
         spec: Any = importlib.util.spec_from_file_location(name, folder / "definition.py")
         module = importlib.util.module_from_spec(spec)
         sys.modules[name] = module
@@ -95,11 +94,16 @@ def definition(folder: str | Path = FOLDER) -> ModuleType:
     return sys.modules[name]
 
 
+def _reach_code(folder: Path) -> None:
+    """Make the project's modules in the folder importable."""
+    if (folder / CODE).is_dir() and str(folder / CODE) not in sys.path:
+        sys.path.insert(0, str(folder / CODE))
+
+
 def _named(name: str, folder: Path) -> Any:
     """Return a class or function by its name, `module:qualified.name`; the module `definition` is the folder's."""
     module, _, path = name.partition(":")
-    if (folder / CODE).is_dir() and str(folder / CODE) not in sys.path:
-        sys.path.insert(0, str(folder / CODE))
+    _reach_code(folder)
     found = definition(folder) if module == "definition" else importlib.import_module(module)
     return functools.reduce(getattr, path.split("."), found)
 
