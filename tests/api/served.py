@@ -292,7 +292,7 @@ def ended(served: Served, client: Client, key: AttemptId) -> None:
     """Complete the experiment of a running attempt."""
     client.deliver(key, token_of(served, key), Delivery(records=(started(),)))
     served.engine.end(key)
-    until(lambda: client.experiment(key.experiment).state == "completed", f"#{key.experiment} has ended")
+    until(lambda: client.experiment(key.experiment).ended, f"#{key.experiment} has ended")  # its trial shows it before
 
 
 def started(number: int = 1, total: int = 900) -> Started:

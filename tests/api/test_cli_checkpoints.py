@@ -165,7 +165,7 @@ def test_the_lines_of_the_guide_about_models_do_what_it_says(
     assert (other.config.weights_from, other.begins_from) == ("1.1", "1.1/30-1:weights")
     model = client.model("memes")
     assert ([each.version for each in model.versions], model.protected) == ([2], ("production",))
-    assert len(lines) == 18
+    assert len(lines) == 19
 
 
 def test_verifying_reads_all_or_one_and_damage_is_exit_code_1(three: Path, capsys: Capture) -> None:

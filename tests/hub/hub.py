@@ -228,11 +228,11 @@ class Notebook:
     def __init__(self, url: str, token: str) -> None:
         self._url, self._headers = url, {"Authorization": f"token {token}"}
         self.heard: list[dict[str, Any]] = []  # all messages about executed cells
-        answer = httpx.post(f"{url}/api/kernels", headers=self._headers, timeout=60, trust_env=False)
+        answer = httpx.post(f"{url}/api/kernels", headers=self._headers, timeout=SOON_S, trust_env=False)
         answer.raise_for_status()
         channels = f"ws{url.removeprefix('http')}/api/kernels/{answer.json()['id']}/channels"
         self._open = contextlib.ExitStack()
-        asked = connect(channels, additional_headers=self._headers, proxy=None, max_size=None, open_timeout=60)
+        asked = connect(channels, additional_headers=self._headers, proxy=None, max_size=None, open_timeout=SOON_S)
         self._socket = self._open.enter_context(asked)
 
     def run(self, code: str) -> str:
@@ -277,7 +277,7 @@ class Notebook:
 
     def get(self, path: str) -> httpx.Response:
         """Return the notebook server's answer to a GET of this path."""
-        return httpx.get(self._url + path, headers=self._headers, timeout=60, trust_env=False)
+        return httpx.get(self._url + path, headers=self._headers, timeout=SOON_S, trust_env=False)
 
     def close(self) -> None:
         """Close the connection to the kernel."""
