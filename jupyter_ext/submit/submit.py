@@ -33,6 +33,7 @@ from kernel_backend.definition.parse import parse
 from kernel_backend.definition.script.modules import project_modules
 from kernel_backend.errors import CaptureError, InvalidDefinition, InvalidRequest
 from kernel_backend.model.experiment import Config, Submission
+from kernel_backend.model.ids import ModelReference, parse_subject
 from kernel_backend.model.labels import UNLABELLED, Labels
 from kernel_backend.model.record import Value
 from kernel_backend.model.record import checked as record_of
@@ -45,6 +46,7 @@ from kernel_backend.model.views.overview import Overview
 from kernel_backend.secret_scan import find_secrets, is_secret, known_secrets, text_of
 from kernel_backend.snapshots.archive import MAX_BYTES, MAX_MEMBERS, pack_snapshot
 from kernel_backend.snapshots.environment import record
+from kernel_backend.snapshots.loaded import travelling_archive
 from kernel_backend.snapshots.state import state_of
 from kernel_backend.spec.assignments import ParsedAssignments, parse_line
 from kernel_backend.spec.config_text import specified_options, to_config
@@ -434,8 +436,11 @@ def send(
     config, own = checked.config, os.environ.get("DAYLIGHT_POOL")
     if config.pool is None and own:
         config = record_of(Config, **(config.model_dump() | {"pool": own}))
-    id, data = pack_snapshot(checked.capture.source, describe(checked), checked.files)
     client = client or Client.connect()
+    files = checked.files
+    if config.form == "prediction":
+        files = files | _code_of_model(client, str(config.weights_from))
+    id, data = pack_snapshot(checked.capture.source, describe(checked), files)
     client.upload_snapshot(id, data)
     submission = record_of(
         Submission,
@@ -450,6 +455,14 @@ def send(
         again=again,
     )
     return SubmitResult(*client.submit_once(submission))
+
+
+def _code_of_model(client: Client, model: str) -> dict[str, bytes]:
+    """Return the snapshot with which a model was trained, as files of the snapshot of its predictions."""
+    subject = parse_subject(model)
+    found = client.model_version(subject) if isinstance(subject, ModelReference) else subject
+    number = found.experiment
+    return travelling_archive(client.experiment(number).experiment.snapshot, client.archive(number))
 
 
 def config_from(options: Mapping[str, Any]) -> Config:

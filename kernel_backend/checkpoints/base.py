@@ -33,6 +33,7 @@ class Streamed:
 Data = Sequence[bytes | memoryview] | Streamed  # pieces of a part in order; a piece is valid until the next one is read
 
 
+ORIGIN = "origin"  # entry of a copied model's state: the checkpoint from which it was copied
 FROZEN = ".frozen"  # suffix of a part that holds the frozen tensors of another part: `model.frozen`
 SHARD = ".shard-"  # precedes the number of a part that holds some rows of another part's tensors: `model.shard-0`
 
@@ -132,6 +133,11 @@ class Manifest(Record):
     def order(self) -> tuple[int, int]:
         """Return the key that sorts a trial's checkpoints, oldest first."""
         return self.step, self.attempt
+
+    @property
+    def origin(self) -> str:
+        """Return the checkpoint, such as `12.1/500-2`, of which this is a copy to predict with; "" for all others."""
+        return str(self.state.get(ORIGIN, ""))
 
     @property
     def bytes(self) -> int:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from functools import partial
 
-from kernel_backend.checkpoints.base import FROZEN, Checkpoints, Manifest, Streamed, whose
+from kernel_backend.checkpoints.base import FROZEN, ORIGIN, Checkpoints, Manifest, Streamed, whose
 from kernel_backend.checkpoints.storage import CheckpointStorage
 from kernel_backend.errors import CheckpointDamaged, NotFound
-from kernel_backend.model.trial import BEFORE, WEIGHTS, checkpoint_order
+from kernel_backend.model.trial import BEFORE, MODEL, WEIGHTS, checkpoint_order, parse_beginning
+
+_OF_TRAINING = ("optimizer", "schedule", "scaler", "random-")  # beginnings of the names of parts
 
 
 def copy_checkpoint(
@@ -22,26 +24,30 @@ def copy_checkpoint(
     """Copy the checkpoint `source`, such as `41.1/500-2`, to `place`, the storage of the trial `experiment`.`trial`.
 
     Every byte is verified, and the copy is committed last. For `41.1/500-2:weights` only the model's weights are copied
-    (the averaged ones if there are any), as a checkpoint of step 0.
+    (the averaged ones if there are any), as a checkpoint of step 0; for `41.1/500-2:model` all but what only a training
+    needs, such as the optimizer's state.
 
     If the checkpoint was deleted and `or_newer` is set, a later one of the same trial is copied, since a
     running trial deletes old checkpoints. Raises NotFound if there is none to copy, CheckpointDamaged, and OSError.
     """
-    owner, _, what = source.partition("/")
-    id, weights = what.removesuffix(WEIGHTS), what.endswith(WEIGHTS)
+    owner, id, part = parse_beginning(source)
     number, index = map(int, owner.split("."))
     there = storage.open(number, index)
     while True:
-        found = _chosen(there, id, or_newer and not weights)
+        found = _chosen(there, id, or_newer and not part)
         if found is None:
             raise NotFound(f"checkpoint {id} of {owner}, from which this was to begin, has been deleted")
         whose = {"experiment": experiment, "trial": trial, "uid": storage.uid(experiment, trial)}
         copy = found.model_copy(update={**whose, "attempt": BEFORE})
         try:
-            _copy(there, found, place, _weights(copy) if weights else copy)
+            if part == MODEL:
+                copy = _model(copy, f"{owner}/{found.id}")
+            elif part == WEIGHTS:
+                copy = _weights(copy)
+            _copy(there, found, place, copy)
             return
         except NotFound:  # deleted meanwhile
-            if not or_newer or weights:
+            if not or_newer or part:
                 raise
 
 
@@ -56,6 +62,13 @@ def _weights(manifest: Manifest) -> Manifest:
     parts = tuple(part for part in manifest.parts if whose(part.name) == name)
     state = {"model": manifest.state.get(name)}
     return manifest.model_copy(update={"step": 0, "epoch": 0.0, "metrics": {}, "parts": parts, "state": state})
+
+
+def _model(manifest: Manifest, origin: str) -> Manifest:
+    state = {name: each for name, each in manifest.state.items() if not name.startswith(_OF_TRAINING)}
+    state[ORIGIN] = origin
+    parts = tuple(part for part in manifest.parts if not whose(part.name).startswith(_OF_TRAINING))
+    return manifest.model_copy(update={"step": 0, "metrics": {}, "parts": parts, "state": state})
 
 
 def _copy(there: Checkpoints, found: Manifest, place: Checkpoints, copy: Manifest) -> None:

@@ -51,6 +51,7 @@ def decide_retention(
                 "latest": newer < keep.latest,
                 "fall-back": trial in may_run and newer < FALL_BACKS,
                 "pinned": manifest.pinned,
+                "predicts": trial in may_run and bool(manifest.origin),
             }
             verdicts.append(RetentionDecision(manifest, tuple(reason for reason, holds in rules.items() if holds)))
     return verdicts

@@ -13,7 +13,7 @@ from kernel_backend.commands.readme import readme
 from kernel_backend.model.snapshot import Snapshot
 from kernel_backend.model.views.overview import CheckpointInfo
 from kernel_backend.snapshots import archive
-from kernel_backend.trained.fetch import fetch_part
+from kernel_backend.trained.fetch import OfService, fetch_part
 from kernel_backend.trained.new_folder import new_folder
 
 MANIFEST = "manifest.json"
@@ -34,10 +34,10 @@ def _fill(client: Client, number: int, info: CheckpointInfo, folder: Path) -> No
     from kernel_backend.checkpoints.base import parse
 
     data = client.manifest(number, info.trial, info.id)
-    manifest = parse(data)
+    manifest, files = parse(data), OfService(client, number)
     for part in manifest.parts:
         with open(folder / f"{part.name}.safetensors", "wb") as file:
-            fetch_part(client, number, manifest, part, file)
+            fetch_part(files, manifest, part, file)
     (folder / MANIFEST).write_bytes(data)
     experiment = client.experiment(number).experiment
     (folder / "experiment.json").write_text(json.dumps(experiment.to_json(), indent=1))

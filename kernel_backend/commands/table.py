@@ -23,6 +23,7 @@ from kernel_backend.commands import (
     webhooks,
 )
 from kernel_backend.commands.exports import export
+from kernel_backend.commands.predictions import verbs as predictions
 from kernel_backend.commands.register import verbs as register
 from kernel_backend.commands.verb import Verb
 
@@ -44,6 +45,7 @@ VERBS: Mapping[str, Verb] = {
         *search.VERBS,
         *checkpoints.VERBS,
         *register.VERBS,
+        *predictions.VERBS,
         artifacts.ARTIFACTS,
         artifacts.CELL_VALUES,
         *cluster.VERBS,
@@ -57,7 +59,7 @@ VERBS: Mapping[str, Verb] = {
 }
 # All verbs, also those that only the terminal has, by what the user wants to do.
 GROUPS: Mapping[str, tuple[str, ...]] = {
-    "Run": ("submit", "rerun", "continue", "verify"),
+    "Run": ("submit", "rerun", "continue", "verify", "predict"),
     "Watch": ("list", "show", "logs", "metrics", "profile", "top", "utilisation", "queue", "nodes", "open"),
     "Steer": (
         *("pause", "resume", "stop", "move", "promote", "prune", "extend"),
@@ -65,7 +67,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     ),
     "Compare": (
         *("best", "trials", "diff", "history", "facts", "source", "env"),
-        *("values", "artifacts", "checkpoints", "export"),
+        *("values", "artifacts", "predictions", "checkpoints", "export"),
     ),
     "Register": ("register", "models", "model"),
     "Manage": (

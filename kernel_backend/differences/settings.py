@@ -16,7 +16,7 @@ from kernel_backend.model.record import Record
 from kernel_backend.model.search.records import Search
 from kernel_backend.model.search.space import Parameter, Space
 from kernel_backend.model.snapshot import DEFINITION
-from kernel_backend.model.trial import WEIGHTS
+from kernel_backend.model.trial import parse_beginning
 from kernel_backend.model.versions import read
 
 # Options that affect how a training runs and is watched, but not its result.
@@ -104,7 +104,8 @@ def beginning(a: Side, b: Side) -> Iterator[Difference]:
     if before != after:
         text = f"begins from {before or 'the beginning'} -> {after or 'the beginning'}"
         # A verification resumes from the other experiment's checkpoint, and should reach the same result.
-        own = (after or "").startswith(f"{a.experiment.number}.") and not (after or "").endswith(WEIGHTS)
+        origin = parse_beginning(after or "")
+        own = origin.trial.startswith(f"{a.experiment.number}.") and not origin.part
         yield Difference(kind="configuration", name="begins_from", text=text, harmless=own)
 
 

@@ -32,6 +32,7 @@ from kernel_backend.model.values import listed
 from kernel_backend.model.views.overview import CheckpointInfo
 from kernel_backend.snapshots import archive
 from kernel_backend.snapshots.keras_models import described
+from kernel_backend.trained.fetch import OfService
 from kernel_backend.trained.load import Loaded, load, with_module
 from kernel_backend.trained.new_folder import new_folder
 
@@ -105,7 +106,7 @@ def export_model(
 def _loaded(client: Client, number: int, choices: Sequence[CheckpointInfo], module: str) -> Loaded:
     """Load a module of a checkpoint, or a part of one by its path: `model.encoder`."""
     try:
-        return with_module(client, number, load(client, number, choices, module))
+        return with_module(OfService(client, number), load(client, number, choices, module))
     except InvalidRequest:
         name, _, part = module.rpartition(".")
         if not name:

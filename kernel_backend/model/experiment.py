@@ -174,8 +174,9 @@ class AutoBatch(Record):
 class Config(Record):
     """Configuration of a training: the options of its submission, and settings that the user's code implies."""
 
-    # plain: a cell below %%dlrun; command: a program that is run unchanged; functions: any other
-    form: Literal["functions", "plain", "command"] = "functions"
+    # plain: a cell below %%dlrun; command: a program that is run unchanged; prediction: rows that a trained model
+    # predicts; functions: any other
+    form: Literal["functions", "plain", "command", "prediction"] = "functions"
     slots: int = Field(1, ge=1)
     least_slots: int | None = Field(
         None, ge=1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 from pydantic import FiniteFloat
 
@@ -22,10 +23,40 @@ USAGE_ERROR = "UsageError"  # the program refused its command line
 PROGRAM_FAILED = "ProgramFailed"  # the program of a command exited with an error, without a traceback
 
 BEFORE = 0  # attempt number of a checkpoint that was copied from another trial
-WEIGHTS = ":weights"  # suffix of a checkpoint of which only the weights are used, so that training starts at step 0
 
 # What an error's message has of one attempt: its folder, temporary files, addresses, processes.
 _OF_AN_ATTEMPT = re.compile(r"\battempts/\d+\.\d+-\d+|\btmp[a-z0-9_]{8}\b|\b0x[0-9a-f]{6,16}\b|\bpid \d+")
+
+
+class Beginning(NamedTuple):
+    """Checkpoint of another trial from which a trial begins, written as `41.1/500-2`.
+
+    `part` is empty if training goes on from there. Else it begins at step 0: with the model's weights for `weights`
+    (`41.1/500-2:weights`), with the trained model for `model`.
+    """
+
+    trial: str
+    checkpoint: str
+    part: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.trial}/{self.checkpoint}" + (f":{self.part}" if self.part else "")
+
+
+WEIGHTS, MODEL = "weights", "model"  # parts of a beginning
+
+
+def parse_beginning(text: str) -> Beginning:
+    """Return a trial's beginning from its text.
+
+    Examples
+    --------
+    >>> parse_beginning("41.1/500-2:weights")
+    Beginning(trial='41.1', checkpoint='500-2', part='weights')
+    """
+    trial, _, rest = text.partition("/")
+    checkpoint, _, part = rest.partition(":")
+    return Beginning(trial, checkpoint, part)
 
 
 class Frame(Record):

@@ -15,7 +15,7 @@ from kernel_backend.model.cluster.accounts import AuditEntry
 from kernel_backend.model.cluster.people import Person
 from kernel_backend.model.disk import DiskUsage
 from kernel_backend.model.experiment import Experiment
-from kernel_backend.model.trial import WEIGHTS, Trial
+from kernel_backend.model.trial import Trial, parse_beginning
 from kernel_backend.service import warm_start
 from kernel_backend.service.access import changeable, visible
 from kernel_backend.service.audit import audit_entry
@@ -186,7 +186,8 @@ class Deletion:
         """Return the checkpoints and results of an experiment that are registered or that other experiments need."""
         checkpoints: dict[str, list[int]] = {}
         for source, other in self._store.warm_start_sources(number):
-            checkpoints.setdefault(source.partition(".")[2].removesuffix(WEIGHTS), []).append(other)
+            origin = parse_beginning(source)
+            checkpoints.setdefault(f"{origin.trial.partition('.')[2]}/{origin.checkpoint}", []).append(other)
         searches = self._store.warm_started()
         results = [each.number for each in searches if number in warm_start.named(each.config.search)]
         why = registered_reasons(self._store, number)

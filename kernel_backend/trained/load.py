@@ -20,9 +20,9 @@ from kernel_backend.errors import CheckpointDamaged, InvalidDefinition, InvalidR
 from kernel_backend.model.record import Value
 from kernel_backend.model.views.overview import CheckpointInfo
 from kernel_backend.text.terminal import tell
-from kernel_backend.trained.fetch import fetch_part
+from kernel_backend.trained.fetch import OfService, TrainedFiles, fetch_part
 from kernel_backend.trained.keras_weights import choose_backend, described_model, set_weights
-from kernel_backend.trained.own_classes import submitted_code, with_own_classes
+from kernel_backend.trained.own_classes import with_own_classes
 from kernel_backend.trained.script_modules import chosen, made, nested
 
 if TYPE_CHECKING:
@@ -62,9 +62,10 @@ def load(client: Client, number: int, choices: Sequence[CheckpointInfo], weights
     container of these, or `auto` for the only one. Raises CheckpointDamaged if all checkpoints in `choices` are
     damaged.
     """
+    files = OfService(client, number)
     for place, info in enumerate(choices, 1):
         try:
-            return _load(client, number, info, weights)
+            return load_checkpoint(files, _manifest(client, number, info), weights)
         except CheckpointDamaged as damage:
             if place == len(choices):
                 raise
@@ -72,7 +73,7 @@ def load(client: Client, number: int, choices: Sequence[CheckpointInfo], weights
     raise AssertionError("there is no choice")
 
 
-def with_module(client: Client, number: int, loaded: Loaded) -> Loaded:
+def with_module(files: TrainedFiles, loaded: Loaded) -> Loaded:
     """Return a module in place of its state, if a training loop has made it itself; else what was loaded.
 
     Its structure is in the checkpoint. If it cannot be made here, the reason is printed.
@@ -80,38 +81,37 @@ def with_module(client: Client, number: int, loaded: Loaded) -> Loaded:
     structures = loaded.manifest.state.get(_STRUCTURES, {})
     if not isinstance(loaded.models, dict) or loaded.name not in structures:
         return loaded
-    found = _state(client, number, loaded.manifest, _STRUCTURES)[loaded.name]
+    found = _state(files, loaded.manifest, _STRUCTURES)[loaded.name]
     state = {STATE: loaded.models} | ({} if found is None else {SKELETON: found})
-    definitions = submitted_code(client, number)
+    definitions = files.code()
     return loaded._replace(models=made(loaded.name, state, definitions), definitions=definitions)
 
 
-def _load(client: Client, number: int, info: CheckpointInfo, weights: Weights) -> Loaded:
+def load_checkpoint(files: TrainedFiles, manifest: Manifest, weights: Weights = "auto") -> Loaded:
+    """Return the model of one checkpoint, as `load` does; raise CheckpointDamaged if its bytes have changed."""
     import torch
 
-    manifest = _manifest(client, number, info)
     if PART in manifest.state:
-        name, states = chosen(_state(client, number, manifest, PART), weights)
-        module = submitted_code(client, number)
+        name, states = chosen(_state(files, manifest, PART), weights)
+        module = files.code()
         found = nested(name, {each: made(each, state, module) for each, state in states.items()})
         return Loaded(found, manifest, module, name)
-    source, snapshot = client.source(number)
-    definition = parse_snapshot(source, snapshot)
+    definition = parse_snapshot(*files.source())
     if definition.form in ("functions", "keras") and weights not in (*_OF_MODEL, *_BESIDE):
         raise InvalidRequest(f"weights={weights!r}: must be auto, model or ema, or {' or '.join(_BESIDE)}")
     if definition.form == "loop" and weights == "auto":
         weights = "model"  # a part that is called `ema` is one among others
-    state = _state(client, number, manifest, weights)
+    state = _state(files, manifest, weights)
     role = form_named(definition.form).model_role
     if role not in definition.functions or weights not in _OF_MODEL:
         return Loaded(state, manifest, name=weights)
     if definition.keras_backend is not None:
         choose_backend(definition.keras_backend)
-    module = submitted_code(client, number)
+    module = files.code()
     if definition.calls_fit:
         model: Models = described_model(manifest, module)
     else:
-        model = _model(number, manifest.params, definition.functions[role], module)
+        model = _model(files.number, manifest.params, definition.functions[role], module)
     if definition.keras_backend is not None:
         set_weights(model, manifest, state)
     else:
@@ -127,8 +127,8 @@ def _manifest(client: Client, number: int, info: CheckpointInfo) -> Manifest:
     return parse_manifest(client.manifest(number, info.trial, info.id))
 
 
-def _state(client: Client, number: int, manifest: Manifest, weights: Weights) -> dict[str, Any]:
-    """Return the `state_dict` of the averaged (EMA) or the plain weights, downloaded from a checkpoint."""
+def _state(files: TrainedFiles, manifest: Manifest, weights: Weights) -> dict[str, Any]:
+    """Return the `state_dict` of the averaged (EMA) or the plain weights, read from a checkpoint."""
     from kernel_backend.checkpoints.writer import tensors_of, unflatten
 
     name = weights if weights != "auto" else "ema" if "ema" in manifest.state else "model"
@@ -147,7 +147,7 @@ def _state(client: Client, number: int, manifest: Manifest, weights: Weights) ->
     def read(name: str) -> bytes:
         part, buffer = manifest.part(name), io.BytesIO()
         assert part is not None  # only existing parts are read
-        fetch_part(client, number, manifest, part, buffer)
+        fetch_part(files, manifest, part, buffer)
         return buffer.getvalue()
 
     return cast("dict[str, Any]", unflatten(manifest.state[name], tensors_of(manifest, name, read)))

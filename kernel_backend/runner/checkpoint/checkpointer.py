@@ -208,6 +208,8 @@ class Checkpointer:
             self._signatures.restore(manifest.state["training"].get("signatures", {}))
         elif self._ranks.rank == 0:
             self._signatures.watch()
+        if manifest is not None and manifest.origin:
+            return None
         if manifest is not None and manifest.step == 0:
             missing = self._contents.load_weights(manifest, Read(self._home, manifest))
             text = "begins with the weights of another trial"

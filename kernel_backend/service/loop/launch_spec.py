@@ -13,7 +13,7 @@ from kernel_backend.model.facts import BatchSize, LoaderSetting, known
 from kernel_backend.model.ids import parse_reference
 from kernel_backend.model.launch.launch_spec import LaunchSpec
 from kernel_backend.model.resources import LOCAL
-from kernel_backend.model.trial import WEIGHTS, Attempt, Trial
+from kernel_backend.model.trial import Attempt, Trial, parse_beginning
 from kernel_backend.model.versions import read
 from kernel_backend.store.base import Store
 
@@ -93,9 +93,9 @@ def found_batch(store: Store, experiment: Experiment, trial: Trial) -> BatchSize
     if experiment.config.auto_batch is None:
         return None
     places = [(experiment.number, trial.index)]
-    begins_from = trial.begins_from
-    if begins_from is not None and not begins_from.endswith(WEIGHTS):
-        origin = parse_reference(begins_from.partition("/")[0])
+    beginning = parse_beginning(trial.begins_from or "")
+    if beginning.trial and not beginning.part:
+        origin = parse_reference(beginning.trial)
         places.append((origin.experiment, origin.trial or 1))
     if experiment.rerun_of is not None:
         repeated = store.trials(experiment.rerun_of)

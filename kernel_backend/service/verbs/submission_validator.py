@@ -13,7 +13,7 @@ from kernel_backend.model.cluster.people import Person
 from kernel_backend.model.experiment import Config, Submission
 from kernel_backend.model.labels import edited_tags
 from kernel_backend.model.snapshot import DEFINITION
-from kernel_backend.model.trial import WEIGHTS
+from kernel_backend.model.trial import MODEL, WEIGHTS, Beginning, parse_beginning
 from kernel_backend.service import warm_start
 from kernel_backend.service.access import check_not_deleted, may_submit, visible
 from kernel_backend.service.admission import (
@@ -194,10 +194,10 @@ class SubmissionValidator:
         version = await self._models.version(who, source)
         trial = f"{version.experiment}.{version.trial}"
         config = submission.config.model_copy(update={"weights_from": trial})
-        continues = before is not None and not before.endswith(WEIGHTS)
-        return submission.model_copy(
-            update={"config": config}
-        ), before if continues else f"{version.reference}{WEIGHTS}"
+        changed = submission.model_copy(update={"config": config})
+        if _continues(before):
+            return changed, before
+        return changed, str(Beginning(trial, version.checkpoint, _part(config)))
 
     async def _beginning(self, who: Person, config: Config, before: str | None) -> str | None:
         """Return the checkpoint from which trials start; None if they start with new weights.
@@ -208,7 +208,7 @@ class SubmissionValidator:
         continue from, or belongs to the named trial.
         """
         source = warm_start.weights(config)
-        if source is None or source.trial is None or (before is not None and not before.endswith(WEIGHTS)):
+        if source is None or source.trial is None or _continues(before):
             return before
         other = await visible(self._store, who, source.experiment)
         check_not_deleted(other)
@@ -219,4 +219,13 @@ class SubmissionValidator:
             return before
         id = await self._checkpoints.best(who, source.experiment, source.trial)
         await self._checkpoints.pin(who, source.experiment, source.trial, id, pinned=True)
-        return f"{owner}/{id}{WEIGHTS}"
+        return str(Beginning(owner, id, _part(config)))
+
+
+def _continues(begins_from: str | None) -> bool:
+    """Return whether training goes on from a checkpoint, and does not begin at step 0 with its model."""
+    return begins_from is not None and not parse_beginning(begins_from).part
+
+
+def _part(config: Config) -> str:
+    return MODEL if config.form == "prediction" else WEIGHTS

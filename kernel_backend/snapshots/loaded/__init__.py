@@ -26,7 +26,7 @@ from kernel_backend.definition.script.modules import shipped_modules
 from kernel_backend.home import home
 from kernel_backend.model import versions
 from kernel_backend.model.snapshot import CAPTURED, DEFINITION, DESCRIPTION, Snapshot
-from kernel_backend.snapshots.archive import unpack
+from kernel_backend.snapshots.archive import contents, unpack
 from kernel_backend.snapshots.loaded.cleanup import in_use, remove_unused
 from kernel_backend.snapshots.shipped import shipped_folders
 
@@ -42,7 +42,7 @@ def loaded(id: str, archive: Callable[[], bytes]) -> ModuleType:
     `archive` returns the snapshot's archive. Local modules are imported from the snapshot, unless this process has
     already imported modules of the same names.
     """
-    name = f"s_{id[:_DIGITS]}"
+    name = module_name(id)
     folder = _home() / name
     if not in_use(folder):
         folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -52,6 +52,11 @@ def loaded(id: str, archive: Callable[[], bytes]) -> ModuleType:
                 shutil.move(Path(new) / name, folder)
         remove_unused(folder.parent)
     return importlib.import_module(f"{__name__}.{name}")
+
+
+def module_name(id: str) -> str:
+    """Return the name below this package of the module with the definition of snapshot `id`."""
+    return f"s_{id[:_DIGITS]}"
 
 
 def definition_of(module: str) -> Path | None:
@@ -64,6 +69,11 @@ def travelling(folder: Path) -> dict[str, bytes]:
     """Return the files of a loaded definition, by path, for a snapshot with a captured value of one of its classes."""
     files = (path for path in sorted(folder.rglob("*")) if path.is_file() and "__pycache__" not in path.parts)
     return {f"{TRAVELLED}/{path.relative_to(folder.parent)}": path.read_bytes() for path in files}
+
+
+def travelling_archive(id: str, archive: bytes) -> dict[str, bytes]:
+    """Return the files of a whole snapshot, by path, for another snapshot that imports its definition."""
+    return {f"{TRAVELLED}/{module_name(id)}/{name}": data for name, data in contents(archive).items()}
 
 
 def take_travelled(code: Path) -> None:

@@ -1,0 +1,207 @@
+"""Submit predictions: a small definition of the rows, with the code of the model that predicts them."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from jupyter_ext.capture import Capture, capture_file
+from jupyter_ext.submit.submit import SubmitOptions, check, send
+from kernel_backend.client import Client
+from kernel_backend.commands.verb import Call
+from kernel_backend.definition.prediction_form import ON_BAD, PREDICT_DATA, SHARD_ROWS
+from kernel_backend.errors import InvalidRequest
+from kernel_backend.model.experiment import Config
+from kernel_backend.model.ids import Reference, parse_subject
+from kernel_backend.model.labels import Labels
+from kernel_backend.model.record import Value
+from kernel_backend.model.sizes import size
+from kernel_backend.model.snapshot import CAPTURED, Piece
+from kernel_backend.model.views.overview import Overview
+from kernel_backend.spec.config_text import to_config
+from kernel_backend.spec.labels import labels_of
+from kernel_backend.trained.own_code import check_owner
+
+ROLES = ("train_data", "validation_data", "test_data")
+MOST_BYTES = 256 * 2**20  # of rows that travel with the snapshot
+_ROWS = f"{CAPTURED}/predict_data.safetensors"
+_READ_ROWS = f'''
+def {PREDICT_DATA}():
+    from pathlib import Path
+
+    from safetensors.torch import load_file
+
+    found = load_file(Path(__file__).parent / "{_ROWS}")
+    return found["rows"] if list(found) == ["rows"] else found
+'''
+
+
+def submit(call: Call) -> Overview:
+    """Submit what the arguments of `daylight predict` describe, and return the new experiment."""
+    options = call.arguments
+    given: dict[str, Value] = {}
+    if options.on_bad is not None:
+        given[ON_BAD] = options.on_bad
+    if options.shard_rows is not None:
+        given[SHARD_ROWS] = options.shard_rows
+    source, declared = _definition(options.data, None if options.module is None else Path(options.module).expanduser())
+    return submit_prediction(
+        call.client,
+        options.reference,
+        source,
+        given,
+        to_config(options),
+        labels=labels_of(options),
+        data=declared,
+        include=tuple(options.include or ()),
+        file=None if options.module is None else Path(options.module).expanduser(),
+        trust=options.trust,
+        called=options.data or options.module or "",
+    )
+
+
+def submit_prediction(
+    client: Client,
+    model: Any,
+    capture: Capture,
+    given: Mapping[str, Value],
+    config: Config,
+    *,
+    labels: Labels,
+    data: tuple[str, ...] = (),
+    include: tuple[str, ...] = (),
+    file: Path | None = None,
+    trust: str | None = None,
+    called: str = "its rows",
+) -> Overview:
+    """Submit predictions by `model`, and return the new experiment.
+
+    Parameters
+    ----------
+    client : Client
+        Client of the service.
+    model : str, Reference or ModelReference
+        Model that predicts: an experiment, a trial, or a version of a model.
+    capture : Capture
+        Definition with `predict_data`.
+    given : dict
+        Hyperparameters.
+    config : Config
+        Slots and other settings.
+    labels : Labels
+        Name, tags and note; without a name it is called after the model and `called`.
+    data : tuple of str
+        Files and folders that are fingerprinted.
+    include : tuple of str
+        Files of the project that travel.
+    file : Path, optional
+        File from which the definition comes.
+    trust : str, optional
+        Owner of the model's code, if it is another user's.
+    called : str
+        What is predicted, in the experiment's name.
+
+    Raises
+    ------
+    InvalidRequest
+        There is no such data, or a definition says nothing of it.
+    Forbidden
+        The model's code is another user's, who is not named by `trust`.
+    """
+    subject = parse_subject(model) if isinstance(model, str) else model
+    if isinstance(subject, Reference):
+        trial = subject.trial or client.front(subject.experiment)
+        source, number = f"{subject.experiment}.{trial}", subject.experiment
+    else:
+        source, number = str(subject), client.model_version(subject).experiment
+    overview = client.experiment(number)
+    if trust != overview.experiment.owner:
+        check_owner(client, overview, f"--trust {overview.experiment.owner}")
+    if labels.name is None:
+        labels = labels._replace(name=f"{source} predicts {Path(called).name or called}"[:100])
+    config = config.model_copy(update={"weights_from": source})
+    checked = check(capture, given, SubmitOptions(include=include, data=data, labels=labels), file, config=config)
+    return send(checked, client=client, again=True).overview
+
+
+def with_rows(values: Any) -> Capture:
+    """Return a definition with which rows travel that are in the notebook; raise InvalidRequest beyond 256 MB.
+
+    `values` are a tensor, an array, a dict of these, a DataFrame of numbers, or a dataset whose samples are tensors.
+    """
+    from safetensors.torch import save
+
+    tensors = _tensors(values)
+    data = save({name: each.contiguous() for name, each in tensors.items()})
+    if len(data) > MOST_BYTES:
+        raise InvalidRequest(
+            f"these rows have {size(len(data))}, and up to {size(MOST_BYTES)} travel: save them in a file"
+        )
+    return _captured(_READ_ROWS, {_ROWS: data})
+
+
+def _tensors(values: Any) -> dict[str, Any]:
+    import numpy as np
+    import torch
+    from torch.utils.data import default_collate
+
+    if hasattr(values, "select_dtypes"):
+        numbers = values.select_dtypes("number")
+        if len(numbers.columns) < len(values.columns):
+            raise InvalidRequest("the DataFrame has columns that are no numbers: save it as parquet, and name the file")
+        values = numbers.to_numpy(dtype="float32")
+    if isinstance(values, Mapping):
+        return {str(name): torch.as_tensor(each) for name, each in values.items()}
+    if isinstance(values, torch.Tensor | np.ndarray):
+        return {"rows": torch.as_tensor(values)}
+    if not hasattr(values, "__len__") or not hasattr(values, "__getitem__"):
+        raise InvalidRequest(
+            f"{type(values).__name__} has no numbered rows: give an array, a dataset or the path of a file"
+        )
+    batch = default_collate([values[row] for row in range(len(values))])
+    if isinstance(batch, list | tuple):
+        batch = batch[0]
+    return dict(batch) if isinstance(batch, Mapping) else {"rows": batch}
+
+
+def read_data(data: str) -> Capture:
+    """Return the definition whose rows are in a file or folder, or are those of a role of the training."""
+    return _definition(data, None)[0]
+
+
+def _definition(data: str | None, module: Path | None) -> tuple[Capture, tuple[str, ...]]:
+    """Return the definition of the rows, and the path to fingerprint, if any."""
+    capture = None if module is None else capture_file(module)
+    own = capture is not None and f"def {PREDICT_DATA}(" in capture.source
+    if data is None:
+        if capture is None or not own:
+            raise InvalidRequest(
+                f"--data is missing: name a file, a folder or {' or '.join(ROLES)}, or write {PREDICT_DATA}() into the "
+                "file of --with"
+            )
+        return capture, ()
+    if own:
+        raise InvalidRequest(f"--data and {PREDICT_DATA}() of {module} both give the rows: leave one of them out")
+    path = Path(data).expanduser()
+    place = str(path.absolute()) if path.exists() else data
+    if not path.exists() and data not in ROLES:
+        raise InvalidRequest(f"--data {data}: there is no such file or folder, and it is none of {', '.join(ROLES)}")
+    reads = f"\n\ndef {PREDICT_DATA}(data={place!r}):\n    return data\n"
+    if capture is None:
+        capture = _captured(reads.lstrip())
+    else:
+        last = Piece(cell=None, file="the command line", line=capture.source.count("\n") + 1, count=4, cell_line=1)
+        capture = Capture(capture.source + reads, (*capture.pieces, last), roles_from=1)
+    return capture, (place,) if path.exists() else ()
+
+
+def _captured(source: str, files: Mapping[str, bytes] | None = None) -> Capture:
+    piece = Piece(cell=None, file="the command line", line=1, count=source.count("\n"), cell_line=1)
+    return Capture(source, (piece,), roles_from=1, files=dict(files or {}))
+
+
+def options_of(**options: Any) -> Config:
+    """Return the configuration for options by name, such as `slots=2`."""
+    return to_config(Namespace(**{name: value for name, value in options.items() if value is not None}))

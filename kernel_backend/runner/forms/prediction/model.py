@@ -1,0 +1,82 @@
+"""Load, in a rank of a prediction, the trained model from the trial's own copy, and its code from the snapshot."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from kernel_backend.checkpoints.base import Checkpoints, Manifest, Part
+from kernel_backend.definition.contract import Definition
+from kernel_backend.definition.parse import parse_snapshot
+from kernel_backend.errors import InvalidDefinition, NotFound
+from kernel_backend.model import versions
+from kernel_backend.model.snapshot import DEFINITION, DESCRIPTION, Snapshot
+from kernel_backend.snapshots.loaded import TRAVELLED, module_name, take_travelled
+from kernel_backend.trained.load import Loaded, load_checkpoint, with_module
+
+
+class TrainedModel:
+    """Model of another trial, whose checkpoint was copied to this one, and whose code is in this one's snapshot."""
+
+    def __init__(self, storage: Checkpoints, code: Path) -> None:
+        """Find the copy; raise NotFound if it was deleted."""
+        found = next((each for each in storage.committed() if each.origin), None)
+        if found is None:
+            raise NotFound(f"the copy of the model in {storage.where} was deleted: submit the prediction again")
+        self.manifest, self._storage, self._code = found, storage, code
+        self.number = found.experiment
+
+    def load(self) -> Loaded:
+        """Return the model with its weights, in evaluation mode on the CPU."""
+        loaded = with_module(self, load_checkpoint(self, self.manifest))
+        models = loaded.models
+        if isinstance(models, dict) and all(isinstance(each, torch.nn.Module) for each in models.values()):
+            return loaded._replace(models=torch.nn.ModuleDict(models))
+        if not callable(loaded.models):
+            raise InvalidDefinition(f"{loaded.name} of the training cannot be made here as a module: export it instead")
+        return loaded
+
+    @cached_property
+    def definition(self) -> Definition:
+        """Return the training definition of the model."""
+        return parse_snapshot(*self.source())
+
+    def data(self, role: str) -> Any:
+        """Return what the training's function `role`, such as `test_data`, returns."""
+        function = self.definition.functions.get(role)
+        if function is None:
+            raise InvalidDefinition(f"the training has no {role}: name a file, or write predict_data()")
+        if taken := [each.name for each in function.parameters if each.kind != "hyperparameter"]:
+            raise InvalidDefinition(f"{role} takes {', '.join(taken)}, which only a training has: write predict_data()")
+        found = getattr(self.code(), function.attribute)
+        return found if function.value else found(**function.hyperparameters(self.manifest.params))
+
+    @property
+    def collate(self) -> Callable[[list[Any]], Any] | None:
+        """Return the training's own function that makes a batch of samples; None if it has none."""
+        function = self.definition.functions.get("collate")
+        return None if function is None else getattr(self.code(), function.attribute)
+
+    # What `load_checkpoint` reads
+
+    def pieces(self, manifest: Manifest, part: Part) -> Iterator[bytes | memoryview]:
+        """Yield the bytes of a part of the copied checkpoint."""
+        return self._storage.pieces(manifest, part.name)
+
+    def source(self) -> tuple[str, Snapshot]:
+        """Return the training definition and the description of its snapshot."""
+        folder = self._code / TRAVELLED / module_name(self.manifest.snapshot)
+        description = versions.read(Snapshot, (folder / DESCRIPTION).read_bytes())
+        return (folder / DEFINITION).read_text(encoding="utf-8"), description
+
+    def code(self) -> ModuleType:
+        """Return the training definition as a module, executed once without its training."""
+        take_travelled(self._code)
+        name = f"{take_travelled.__module__}.{module_name(self.manifest.snapshot)}"
+        return importlib.import_module(name)

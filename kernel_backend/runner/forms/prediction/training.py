@@ -1,0 +1,272 @@
+"""Predict in a rank of a job: each slot computes a shard at a time, which is kept as an artifact under its own name.
+
+Shard n is rows [n k, (n + 1) k) of the data, whatever the number of slots. In a round each rank computes one of the
+next shards; then rank 0 records them, and a checkpoint says how many rows are done. So a killed attempt repeats at most
+the round that it was in, whose files get the same bytes again, and a later attempt may have another number of slots.
+"""
+
+from __future__ import annotations
+
+import inspect
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from kernel_backend.artifacts.outbox import Outbox
+from kernel_backend.artifacts.write import keep, look, sweep
+from kernel_backend.checkpoints.storage import open_storage
+from kernel_backend.definition.prediction_form import ON_BAD, POST, PREDICT, PREDICT_DATA, SHARD_ROWS
+from kernel_backend.errors import InvalidDefinition
+from kernel_backend.home import artifact_folder, attempt_folder
+from kernel_backend.model.launch.exit_codes import FINISHED, RELEASED
+from kernel_backend.model.predictions import SUMMARY, BadRow, Shard, ShardAbout, Summary, shard_rows, shards_of
+from kernel_backend.model.reports import ArtifactSaved
+from kernel_backend.runner.context import RankContext
+from kernel_backend.runner.determinism import seeds
+from kernel_backend.runner.external_loop.leave import Leave
+from kernel_backend.runner.external_loop.training import ExternalTraining
+from kernel_backend.runner.forms.prediction.model import TrainedModel
+from kernel_backend.runner.forms.prediction.outputs import Columns, bad_row, columns_of, joined, write_shard
+from kernel_backend.runner.forms.prediction.rows import Rows, open_rows
+from kernel_backend.runner.loop.forward import to_device
+
+_ROLES = ("train_data", "validation_data", "test_data")
+_LOOK_S = 0.05  # between checks whether a node's artifacts were sent
+_POLICIES = ("fail", "skip")
+_GUARANTEE = "reproducible: each row is predicted once, and a kill changes no bit of the result, on any number of slots"
+
+
+class _Released(Exception):
+    """This rank must give up its slot before its shard is complete."""
+
+
+class Prediction:
+    """Predictions of all rows of `predict_data()` in this rank."""
+
+    def __init__(self, rank: RankContext) -> None:
+        self._rank = rank
+        params = rank.functions.params
+        if params[ON_BAD] not in _POLICIES:
+            raise InvalidDefinition(f"{ON_BAD}={params[ON_BAD]}: write {' or '.join(_POLICIES)}")
+        self._skips = params[ON_BAD] == "skip"
+        job = rank.job
+        self._trained = TrainedModel(open_storage(job.checkpoints, job.uid), Path(job.code))
+        self._origin = self._trained.manifest.origin
+        self._rows = self._opened()
+        self._size = shard_rows(len(self._rows), rank.config.batch_size, int(str(params[SHARD_ROWS])))
+        self._shards = shards_of(len(self._rows), self._size)
+        self._outbox = Outbox(attempt_folder(Path(job.home), job.id)) if job.staged else None
+        self._folder = artifact_folder(Path(job.home), job.experiment, job.trial)
+        if rank.ranks.rank == 0:
+            sweep(self._folder)
+        self._training = ExternalTraining(rank, "prediction")
+        self._training.guarantee = _GUARANTEE
+        self._training.expected_steps = len(self._rows)
+        self._training.form_state = lambda: {"rows": len(self._rows), "bad": self._bad}
+        before = self._training.position.form
+        self._bad = int(before.get("bad", 0))
+        if before.get("rows", len(self._rows)) != len(self._rows):
+            raise InvalidDefinition(
+                f"the data has {len(self._rows)} rows now, and had {before['rows']} when the prediction began: submit "
+                "it again"
+            )
+
+    @property
+    def step(self) -> int:
+        """Return the number of rows that are done."""
+        return self._training.position.step
+
+    def train(self) -> int:
+        """Predict the rows that are left, and return the exit code."""
+        training, ranks = self._training, self._rank.ranks
+        predict = self._predictor()
+        try:
+            training.begin()
+            while self.step < len(self._rows):
+                at = self.step // self._size
+                mine = at + ranks.rank
+                training.begin_step()
+                done = self._predicted(self._shards[mine], predict) if mine < len(self._shards) else None
+                self._record(at, ranks.all_gather_object(done))
+            if ranks.rank == 0:
+                self._summarise()
+            training.finish()
+        except Leave as leave:
+            return leave.code
+        return FINISHED
+
+    def close(self) -> None:
+        """Wait for a checkpoint that is being written."""
+        self._training.close()
+
+    def _opened(self) -> Rows:
+        data = self._rank.functions.prepared(PREDICT_DATA, frozenset())()
+        if isinstance(data, str) and data in _ROLES and not Path(data).exists():
+            data = self._trained.data(data)
+        return open_rows(data, self._trained.collate)
+
+    def _predictor(self) -> Callable[[Any], Any]:
+        """Return the function that computes the outputs of a batch."""
+        model: Any = self._trained.load().models
+        if isinstance(model, torch.nn.Module):
+            model = model.to(self._rank.device).eval()
+        own = vars(self._rank.loaded.module)
+        compute = own.get(PREDICT) or default_prediction(model)
+        post = own.get(POST)
+
+        def predict(batch: Any) -> Any:
+            with torch.no_grad():
+                found = compute(model, to_device(batch, self._rank.device))
+                return found if post is None else post(found)
+
+        return predict
+
+    def _predicted(self, shard: Shard, predict: Callable[[Any], Any]) -> _Done | None:
+        """Compute and keep a shard; None if this rank must give up its slot before it is complete."""
+        seeds.reseed(seeds.mix(self._rank.config.seed, "predict", shard.first))
+        parts: list[Columns] = []
+        rows: list[int] = []
+        bad: list[BadRow] = []
+        try:
+            for first in range(shard.first, shard.end, self._rank.config.batch_size):
+                self._alive(first - shard.first)
+                end = min(shard.end, first + self._rank.config.batch_size)
+                self._batch(first, end, predict, parts, rows, bad)
+        except _Released:
+            return None
+        about = ShardAbout(first=shard.first, end=shard.end, model=self._origin, bad=tuple(bad))
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder, shard.name)
+            write_shard(path, joined(parts), rows, about)
+            return len(bad), self._kept(shard.name, path)
+
+    def _batch(
+        self,
+        first: int,
+        end: int,
+        predict: Callable[[Any], Any],
+        parts: list[Columns],
+        rows: list[int],
+        bad: list[BadRow],
+    ) -> None:
+        """Predict a batch; if that raises an error, predict its rows one by one to find those that raise it."""
+        try:
+            parts.append(columns_of(predict(self._rows.batch(first, end)), end - first))
+            rows.extend(range(first, end))
+            return
+        except Exception as error:  # any error of the user's code and of the data
+            failed = error
+        for row in range(first, end):
+            self._alive(0)
+            try:
+                part = columns_of(predict(self._rows.batch(row, row + 1)), 1)
+            except Exception as error:
+                if not self._skips:
+                    error.add_note(f"row {row} of the data; {ON_BAD}=skip lists such rows and goes on")
+                    raise
+                bad.append(bad_row(row, error))
+            else:
+                if self._skips:
+                    parts.append(part)
+                    rows.append(row)
+        if not self._skips or not bad:  # the batch fails, and each of its rows alone does not
+            raise failed
+
+    def _alive(self, rows: int) -> None:
+        if self._rank.instructions.release:
+            raise _Released
+        self._rank.progress.tick("step", min(len(self._rows), self.step + rows * self._rank.ranks.size) + 1)
+
+    def _kept(self, name: str, path: Path) -> dict[str, Any] | None:
+        """Keep a file as an artifact; return its record, or None if the node has sent it to the service by itself."""
+        source = look(name, path)
+        if self._outbox is None:
+            return keep(source, self._folder).record(source, self.step).to_json()
+        self._outbox.put(source, self.step)
+        while self._outbox.waiting():  # a shard counts as done once it is where no node can lose it
+            self._rank.progress.tick("step", self.step + 1)
+            time.sleep(_LOOK_S)
+        return None
+
+    def _record(self, at: int, done: Sequence[_Done | None]) -> None:
+        """Record the shards of a round, and count the rows up to the first that is not complete. Raises Leave."""
+        training, complete = self._training, 0
+        whole = done[: len(self._shards) - at]
+        for each in whole:
+            if each is None:
+                break
+            complete += 1
+            bad, saved = each
+            self._bad += bad
+            if saved is not None:
+                self._rank.spool.say(ArtifactSaved.model_validate(saved))
+        reached = self._shards[at + complete - 1].end if at + complete else 0
+        if not reached:
+            raise Leave(RELEASED)  # there is nothing yet that a checkpoint could hold
+        training.position.step = reached - 1
+        training.position.fraction = reached / len(self._rows)
+        training.report("training", {"bad_rows": float(self._bad)})
+        training.request_checkpoint()
+        training.end_step(last=reached == len(self._rows))
+
+    def _summarise(self) -> None:
+        summary = Summary(rows=len(self._rows), shard_rows=self._size, model=self._origin, bad=self._bad)
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder, SUMMARY)
+            path.write_text(summary.model_dump_json())
+            saved = self._kept(SUMMARY, path)
+        if saved is not None:
+            self._rank.spool.say(ArtifactSaved.model_validate(saved))
+
+
+_Done = tuple[int, dict[str, Any] | None]  # number of bad rows, and the record of the shard's artifact
+
+
+def default_prediction(model: Any) -> Callable[[Any, Any], Any]:
+    """Return how a model predicts a batch if the cell has no function `predict`.
+
+    A Lightning module with a `predict_step` of its own is called by that. Of a batch `(inputs, targets)` the model
+    takes the inputs; of a dict, the arguments that it has by these names; of a table, its numbers as a matrix.
+    """
+    own_step = getattr(type(model), "predict_step", None)
+    if own_step is not None and not own_step.__module__.startswith(("lightning.", "pytorch_lightning.", "keras.")):
+        return lambda model, batch: model.predict_step(batch, 0)
+
+    def predict(model: Any, batch: Any) -> Any:
+        if hasattr(batch, "iloc"):
+            return model(_matrix(batch, next(iter(model.parameters()), torch.empty(0))))
+        if isinstance(batch, list | tuple) and batch and isinstance(batch[0], Path):
+            raise InvalidDefinition("the rows are files: write def predict(model, batch), whose batch is their paths")
+        if isinstance(batch, list | tuple) and len(batch) > 1:
+            batch = batch[0]
+        elif isinstance(batch, list | tuple) and batch:
+            (batch,) = batch
+        found = model(**_taken(model, batch)) if isinstance(batch, dict) else model(batch)
+        logits = getattr(found, "logits", None)
+        return found if logits is None else logits
+
+    return predict
+
+
+def _taken(model: Any, batch: dict[str, Any]) -> dict[str, Any]:
+    """Return those entries of a batch that the model takes by name, without targets."""
+    parameters = inspect.signature(getattr(model, "forward", model)).parameters.values()
+    names = {each.name for each in parameters}
+    takes_any = any(each.kind is each.VAR_KEYWORD for each in parameters)
+    return {
+        name: value for name, value in batch.items() if name not in ("label", "labels") and (takes_any or name in names)
+    }
+
+
+def _matrix(table: Any, like: torch.Tensor) -> torch.Tensor:
+    numbers = table.select_dtypes("number")
+    if left := [str(name) for name in table.columns if name not in numbers.columns]:
+        raise InvalidDefinition(
+            f"columns of the table are no numbers: {', '.join(left[:6])}; write def predict(model, batch), whose batch "
+            "is a DataFrame"
+        )
+    return torch.as_tensor(numbers.to_numpy(dtype="float32"), device=like.device)
