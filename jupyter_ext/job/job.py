@@ -8,6 +8,7 @@ from typing import Any
 
 from jupyter_ext.frontend import this_shell, wants_widget
 from jupyter_ext.job.actions import JobActions
+from jupyter_ext.job.predict import JobPredictions
 from jupyter_ext.job.results import JobResults
 from jupyter_ext.job.search import JobSearch
 from jupyter_ext.views import LiveView, bundle
@@ -21,7 +22,7 @@ from kernel_backend.text import head_text
 from kernel_backend.text.terminal import tell
 
 
-class Job(JobResults, JobSearch, JobActions):
+class Job(JobResults, JobSearch, JobActions, JobPredictions):
     """Handle of an experiment, to read its state, output and results, to steer it, and to load the trained model.
 
     Everything is fetched from the service whenever it is read.

@@ -155,7 +155,7 @@ def _tensors(values: Any) -> dict[str, Any]:
     if isinstance(values, Mapping):
         return {str(name): torch.as_tensor(each) for name, each in values.items()}
     if isinstance(values, torch.Tensor | np.ndarray):
-        return {"rows": torch.as_tensor(values)}
+        return {"rows": torch.as_tensor(values.copy() if isinstance(values, np.ndarray) else values)}
     if not hasattr(values, "__len__") or not hasattr(values, "__getitem__"):
         raise InvalidRequest(
             f"{type(values).__name__} has no numbered rows: give an array, a dataset or the path of a file"
@@ -166,9 +166,12 @@ def _tensors(values: Any) -> dict[str, Any]:
     return dict(batch) if isinstance(batch, Mapping) else {"rows": batch}
 
 
-def read_data(data: str) -> Capture:
-    """Return the definition whose rows are in a file or folder, or are those of a role of the training."""
-    return _definition(data, None)[0]
+def read_data(data: str) -> tuple[Capture, tuple[str, ...]]:
+    """Return the definition whose rows are in a file or folder, or of a role of the training, and what to fingerprint.
+
+    Raises InvalidRequest if there is no such file.
+    """
+    return _definition(data, None)
 
 
 def _definition(data: str | None, module: Path | None) -> tuple[Capture, tuple[str, ...]]:

@@ -95,7 +95,7 @@ def _message(error: BaseException) -> str:
     if isinstance(error, SyntaxError):
         return error.msg or "invalid syntax"
     try:
-        return str(error)
+        return "; ".join([str(error), *getattr(error, "__notes__", ())])
     except Exception as broken:  # raised by the user's own exception class
         return f"its text is not available: __str__ raised {type(broken).__name__}"
 

@@ -107,12 +107,15 @@ def progress_line(trial: Trial, config: Config, report: StoredReport | None = No
     """Format the progress of a trial, with the values of `report`, by default the trial's newest.
 
     Example: `#12 epoch 3/10 step 141 loss 0.412 accuracy 0.912`. For code that is run unchanged, epochs are left out,
-    since they are not known; so are steps, except for a command that reports them.
+    since they are not known; so are steps, except for a command that reports them. Predictions count rows.
     """
     epoch, step = (report.epoch, report.step) if report else (trial.epoch, trial.step)
     values = metrics_text(report.metrics) if report else newest_text(trial)
     taken = [f"step {step}"] if config.form == "command" and step else []
-    taken = taken if config.as_it_is else [epoch_text(epoch, config.known_epochs), f"step {step}"]
+    if config.form == "prediction":
+        taken = [f"row {step}" + (f" of {trial.total_steps}" if trial.total_steps else "")]
+    elif not config.as_it_is:
+        taken = [epoch_text(epoch, config.known_epochs), f"step {step}"]
     parts = [reference(trial), *taken, values]
     return "  ".join(part for part in parts if part)
 
@@ -338,8 +341,8 @@ def _attempt_news(attempt: Attempt, before: Overview) -> str | None:
 
 
 def _begins(attempt: Attempt) -> str | None:
-    if attempt.resume_from:
-        return f"attempt {attempt.number} goes on from step {checkpoint_step(attempt.resume_from)}"
+    if step := checkpoint_step(attempt.resume_from):
+        return f"attempt {attempt.number} goes on from step {step}"
     return f"attempt {attempt.number} begins anew, from the start" if attempt.number > 1 else None
 
 

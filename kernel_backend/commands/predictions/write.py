@@ -85,9 +85,8 @@ def _arrow() -> Any:
 def _write_array(client: Client, found: StoredPredictions, to: Path, bad: list[BadRow]) -> None:
     import numpy as np
 
-    array: Any = None
+    begun = False
     with replacing(to) as file:
-        path = Path(file.name)
         for piece in _read(client, found, bad):
             if len(piece.columns) > 1 or any(isinstance(each, list) for each in piece.columns.values()):
                 names = ", ".join(piece.columns)
@@ -97,12 +96,11 @@ def _write_array(client: Client, found: StoredPredictions, to: Path, bad: list[B
             if piece.bad and found.summary.bad:
                 raise InvalidRequest(f"a .npy file has each row, and {found.summary.bad} are bad: name a .parquet file")
             (values,) = piece.columns.values()
-            if array is None:
-                shape = (found.summary.rows, *values.shape[1:])
-                array = np.lib.format.open_memmap(path, mode="w+", dtype=values.dtype, shape=shape)
-            array[piece.rows] = values
-        if array is not None:
-            array.flush()
+            if not begun:
+                head = np.lib.format.header_data_from_array_1_0(values)
+                np.lib.format.write_array_header_1_0(file, {**head, "shape": (found.summary.rows, *values.shape[1:])})
+            begun = True
+            file.write(np.ascontiguousarray(values).tobytes())
 
 
 def _write_shards(client: Client, found: StoredPredictions, to: Path, bad: list[BadRow]) -> None:

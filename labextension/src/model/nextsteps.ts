@@ -4,19 +4,22 @@ import type { Overview } from '../api/types';
 import { ended, frontOf, stateOf } from './overview';
 import { knownEpochs, runsAsItIs } from './text';
 
+// Methods of a job that give what is no model.
+const RESULTS: Partial<Record<string, string>> = { plain: 'result', prediction: 'predictions' };
+
 /** Return a line of Python that gets the result of an experiment that has ended; "" if there is none to get. */
 export function loadCode(overview: Overview): string {
   const { number, config } = overview.experiment;
-  const [state, plain] = [stateOf(overview), config.form === 'plain'];
+  const [state, result] = [stateOf(overview), RESULTS[config.form]];
   const trained = config.form !== 'command' && (frontOf(overview)?.step ?? 0) > 0;
-  const there = plain ? state === 'completed' : trained && (state === 'completed' || state === 'stopped');
-  return there && ended(overview) ? `import daylight; daylight.job(${number}).${plain ? 'result' : 'load'}()` : '';
+  const there = result ? state === 'completed' : trained && (state === 'completed' || state === 'stopped');
+  return there && ended(overview) ? `import daylight; daylight.job(${number}).${result ?? 'load'}()` : '';
 }
 
 /** Return unit and number of twice the length of a training whose model can be loaded; null if that is unknown. */
 export function longer(overview: Overview): ['epochs' | 'steps', number] | null {
   const { config } = overview.experiment;
-  if (!loadCode(overview) || runsAsItIs(config) || knownEpochs(config) === null) {
+  if (!loadCode(overview).endsWith('load()') || runsAsItIs(config) || knownEpochs(config) === null) {
     return null;
   }
   return config.steps === null ? ['epochs', 2 * config.epochs] : ['steps', 2 * config.steps];

@@ -1,0 +1,115 @@
+"""Define the methods of a job that predict with the trained model, and that read predictions."""
+
+from __future__ import annotations
+
+from os import PathLike, fspath
+from pathlib import Path
+from typing import Any
+
+from jupyter_ext.job.base import JobBase
+from kernel_backend.commands.predictions.read import as_values
+from kernel_backend.commands.predictions.write import write_predictions
+from kernel_backend.definition.prediction_form import ON_BAD
+from kernel_backend.model.ids import Reference
+from kernel_backend.model.labels import Labels
+
+
+class JobPredictions(JobBase):
+    """Methods of a job that predict rows on slots, each once whatever is killed meanwhile."""
+
+    def predict(
+        self,
+        data: Any,
+        to: str | PathLike[str] | None = None,
+        *,
+        slots: int | str = 1,
+        batch_size: int = 256,
+        trial: int | None = None,
+        on_bad: str = "fail",
+        name: str | None = None,
+        wait: bool = True,
+        trust: bool = False,
+    ) -> Any:
+        """Predict the rows of a dataset with the best model of this experiment, as a job of its own.
+
+        Parameters
+        ----------
+        data : str, PathLike, Tensor, array, dict, DataFrame or dataset
+            Path of a CSV, parquet or .npy file or of a folder; ``"test_data"`` or another role of the training; or
+            rows of the notebook, which travel with the job up to 256 MB.
+        to : str or PathLike, optional
+            A .parquet or .npy file, or a folder, to which the predictions are written.
+        slots : int or str, default 1
+            Number of slots; ``"1..4"`` for as many as nobody waits for.
+        batch_size : int, default 256
+            Rows that the model predicts at once.
+        trial : int, optional
+            Number of the trial; for a search, by default the best one so far.
+        on_bad : {"fail", "skip"}, default "fail"
+            Whether a row that raises an error ends the job, or is left out and listed.
+        name : str, optional
+            What to call it.
+        wait : bool, default True
+            Wait for the end, and return the predictions.
+        trust : bool, default False
+            Allow another user's code to run with your permissions.
+
+        Returns
+        -------
+        ndarray, dict, list of Path or Job
+            An array of the outputs, row by row; a dict of columns if the outputs have names or rows were left out; the
+            files if `to` is given; the prediction's job without `wait`.
+
+        Raises
+        ------
+        InvalidRequest
+            There is no such data, or too much to travel.
+        ExperimentFailed
+            The model, or a row, raised an error.
+
+        Examples
+        --------
+        >>> import daylight as dl, torch
+        >>> job = dl.job(1)
+        >>> job.predict(torch.zeros(5, 8)).shape  # doctest: +SKIP
+        (5, 1)
+        """
+        from jupyter_ext.submit.predict import options_of, read_data, submit_prediction, with_rows
+
+        by_path = isinstance(data, str | PathLike)
+        capture, declared = read_data(fspath(data)) if by_path else (with_rows(data), ())
+        overview = submit_prediction(
+            self._client,
+            Reference(self.number, trial),
+            capture,
+            {} if on_bad == "fail" else {ON_BAD: on_bad},
+            options_of(slots=str(slots), batch_size=str(batch_size)),
+            labels=Labels(name=name),
+            data=declared,
+            trust=self._client.experiment(self.number).experiment.owner if trust else None,
+            called=fspath(data) if by_path else "rows of a notebook",
+        )
+        made = type(self)(overview.experiment.number, self._client)
+        return made.wait().predictions(to) if wait else made
+
+    def predictions(self, to: str | PathLike[str] | None = None) -> Any:
+        """Return what this job has predicted, or write it to files.
+
+        Parameters
+        ----------
+        to : str or PathLike, optional
+            A .parquet or .npy file, or a folder.
+
+        Returns
+        -------
+        ndarray, dict or list of Path
+            As `predict` returns it.
+
+        Raises
+        ------
+        InvalidRequest
+            This experiment is no prediction, or it is not complete yet.
+        """
+        if to is None:
+            return as_values(self._client, self.number)
+        return write_predictions(self._client, self.number, Path(to).expanduser())
