@@ -96,6 +96,12 @@ def candidates(found: Sequence[CheckpointInfo], metric: Metric, which: Checkpoin
     return newest_first if which.latest else _of_step(newest_first, which.step)
 
 
+def best_or_newest(found: Sequence[CheckpointInfo], metric: Metric) -> CheckpointSelector:
+    """Return the criterion for a user who has named none: the best checkpoint, or the newest if none was validated."""
+    judged = any(math.isfinite(metric.cost(each.metrics)) for each in found)
+    return CheckpointSelector(latest=not judged, best=judged)
+
+
 def choose(found: Sequence[CheckpointInfo], metric: Metric, which: CheckpointSelector) -> CheckpointInfo:
     """Return the one of the `found` checkpoints that matches `which` best; raises the same errors as `candidates`."""
     return candidates(found, metric, which)[0]

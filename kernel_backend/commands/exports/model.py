@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kernel_backend.client import Client
 from kernel_backend.commands.checkpoints import listed
-from kernel_backend.model.checkpoints import CheckpointSelector, candidates
+from kernel_backend.model.checkpoints import CheckpointSelector, best_or_newest, candidates
 from kernel_backend.model.ids import Reference
 from kernel_backend.model.register.records import ModelVersion
 from kernel_backend.trained.own_code import check_owner
@@ -48,7 +47,6 @@ def export_trained(
         found = found._replace(infos=[each for each in found.infos if each.id == version.checkpoint])
         which = CheckpointSelector(latest=True, best=False, step=None)
     elif not which.given:
-        judged = any(math.isfinite(found.metric.cost(each.metrics)) for each in found.infos)
-        which = CheckpointSelector(latest=not judged, best=judged, step=None)
+        which = best_or_newest(found.infos, found.metric)
     choices = candidates(found.infos, found.metric, which)
     return export_model(client, number, choices, to, module=module, formats=formats, force=force)

@@ -12,7 +12,7 @@ from kernel_backend.checkpoints.storage import CheckpointStorage
 from kernel_backend.checkpoints.tar import TarMember, tar_pieces, tar_size
 from kernel_backend.errors import CheckpointDamaged, Conflict, NotFound, PlaceUnavailable
 from kernel_backend.fairness.owner_limit import OwnerLimit
-from kernel_backend.model.checkpoints import CheckpointSelector, GarbageReport, GarbageRequest, ReportsDecision, choose
+from kernel_backend.model.checkpoints import GarbageReport, GarbageRequest, ReportsDecision, best_or_newest, choose
 from kernel_backend.model.cluster.people import Person
 from kernel_backend.model.experiment import Experiment
 from kernel_backend.model.views.overview import CheckpointInfo
@@ -54,7 +54,7 @@ class CheckpointVerbs:
         return await _asked(self._listed, experiment)
 
     async def best(self, who: Person, number: int, trial: int) -> str:
-        """Return the id of a trial's best checkpoint by the metric of its experiment.
+        """Return the id of a trial's best checkpoint by the metric of its experiment, or the newest if none has it.
 
         Raises NotFound if the trial has no checkpoint.
         """
@@ -218,7 +218,7 @@ class CheckpointVerbs:
         self._store.trial(experiment.number, trial)  # raises NotFound
         committed = self._storage.open(experiment.number, trial).committed()
         found = [manifest.info.model_copy(update={"metrics": manifest.metrics}) for manifest in committed]
-        return choose(found, experiment.config.metric, CheckpointSelector(best=True)).id
+        return choose(found, experiment.config.metric, best_or_newest(found, experiment.config.metric)).id
 
     def _find(self, number: int, trial: int, checkpoint: str) -> tuple[Checkpoints, Manifest]:
         self._store.trial(number, trial)  # raises NotFound
