@@ -68,7 +68,7 @@ PARTS: dict[str, set[str]] = {
     "service": MODEL | DECISIONS | SEAMS | TOOLS | {"home", "devices", "workspaces", "confined"},
     "api": MODEL | SEAMS | {"text", "service", "home", "peers", "fairness"},
     "launcher_server": MODEL | TOOLS | {"api", "service", "home", "network"},
-    "runner": MODEL | TOOLS | {"artifacts", "checkpoints", "snapshots", "data", "home", "parent_death"},
+    "runner": MODEL | TOOLS | {"artifacts", "checkpoints", "snapshots", "data", "home", "parent_death", "trained"},
     "service_database": MODEL | TOOLS | {"home", "discovery", "service", "store"},
     "parts": MODEL | SEAMS | {"workspaces", "unix_users"},
     "hub_mode": MODEL | {"identity", "discovery"},
@@ -87,11 +87,14 @@ LATER = {
     # `search` imports numpy, and a package's record of a method shall not; `runner` trains `train(run)` in a kernel.
     "daylight": {"search", "runner"},
     "commands": {"checkpoints", "export"},  # a download reads a manifest; torch is imported for an export alone
-    "trained": {"artifacts", "checkpoints", "runner"},  # a model is made as in a rank
+    "trained": {"artifacts", "checkpoints"},  # a model is made as in a rank
     "cli": {"store"},  # db copy
 }
 KNOW_EVERYONE = {"app", "__main__"}
-TORCH = {"kernel_backend.checkpoints.writer"}  # and the runner: the only ones that import it when they are imported
+TORCH = {
+    "kernel_backend.checkpoints.writer",
+    "kernel_backend.trained.skeleton",
+}  # and the runner: the only ones that import it when they are imported
 SQL = {"kernel_backend.store", "kernel_backend.app", "kernel_backend.service_database"}
 # What a Jupyter server loads, and a kernel never does.
 SERVER_EXTENSION = {f"jupyter_ext.server.{name}" for name in ("extension", "finder", "handlers", "proxy", "relay")}

@@ -50,6 +50,8 @@ class Job(JobResults, JobSearch, JobActions, JobPredictions):
     ('baseline',)
     >>> job.load().training
     False
+    >>> job.predict("validation_data").shape
+    (16, 1)
     """
 
     def diff(self, other: Job | int, *, strict: bool = False) -> Diff:

@@ -66,13 +66,6 @@ class JobPredictions(JobBase):
             There is no such data, or too much to travel.
         ExperimentFailed
             The model, or a row, raised an error.
-
-        Examples
-        --------
-        >>> import daylight as dl, torch
-        >>> job = dl.job(1)
-        >>> job.predict(torch.zeros(5, 8)).shape  # doctest: +SKIP
-        (5, 1)
         """
         from jupyter_ext.submit.predict import options_of, read_data, submit_prediction, with_rows
 

@@ -22,13 +22,13 @@ from jupyter_ext.magics.notebook_part import notebook_part
 from jupyter_ext.magics.recorder import Recorder
 from jupyter_ext.magics.request import Request, read_request, run_parser, submit_parser
 from jupyter_ext.magics.untrained import LeftBehind, untrained_note
+from jupyter_ext.magics.waiting import show, wait
 from jupyter_ext.project import Imported
 from jupyter_ext.submit.dry_run import as_script, dry_run
 from jupyter_ext.submit.local import train_locally
 from jupyter_ext.submit.replacement_cell import offered
 from jupyter_ext.submit.stale_cells import stale_cells
 from jupyter_ext.submit.submit import PreparedSubmission, Session, SubmitOptions, check, send
-from jupyter_ext.submit.waiting import show, wait
 from jupyter_ext.values.awaited import AwaitedValues, BindFirst
 from jupyter_ext.values.expected import comes_back, expected_values, gives_values, left_to_job
 from kernel_backend import discovery

@@ -8,7 +8,7 @@ from typing import Any
 
 from jupyter_ext.frontend import headless, this_shell, wants_widget
 from jupyter_ext.job.job import Job
-from jupyter_ext.submit.waiting import show, wait
+from jupyter_ext.magics.waiting import show, wait
 from jupyter_ext.values.awaited import AwaitedValues
 from jupyter_ext.views import LiveView, table
 from jupyter_ext.views.compare import diff_bundle

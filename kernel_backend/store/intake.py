@@ -18,7 +18,6 @@ from sqlalchemy.dialects.postgresql import psycopg
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.model import events
 from kernel_backend.model.artifacts import Artifact
-from kernel_backend.model.best import better
 from kernel_backend.model.experiment import Config
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.reports import (
@@ -34,6 +33,7 @@ from kernel_backend.model.reports import (
 )
 from kernel_backend.model.states import AttemptState, TrialState
 from kernel_backend.model.trial import Attempt, Best, Trial, checkpoint_step
+from kernel_backend.model.views.best import better
 from kernel_backend.store.tables import artifacts, attempts, experiments, facts, reports, to_row, to_text
 from kernel_backend.store.transaction import AT_ONCE, Transaction, advanced, changed, get_attempt, get_trial
 

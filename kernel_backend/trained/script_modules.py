@@ -99,7 +99,7 @@ def made(name: str, state: dict[str, Any], definitions: ModuleType) -> torch.nn.
 
     If the module cannot be created from `definitions`, the reason is printed, and its state_dict returned.
     """
-    from kernel_backend.runner.checkpoint.skeleton import module_of
+    from kernel_backend.trained.skeleton import module_of
 
     if state.get(KIND) == VALUE:
         tensor: torch.Tensor = state[STATE][VALUE]

@@ -112,11 +112,19 @@ def _buffers(column: object) -> list[object]:
 
 
 def tormented(
-    world: World, model: int, folder: Path, slots: str, rows: int, count: int, seed: int, others: bool = False
+    world: World,
+    model: int,
+    folder: Path,
+    slots: str,
+    rows: int,
+    count: int,
+    seed: int,
+    others: bool = False,
+    pause: float = 0.01,
 ) -> Outcome:
     """Predict while up to `count` processes are killed; with `others`, trainings take slots in between."""
     draw = random.Random(seed)
-    number = submitted(world, model, folder, slots, rows)
+    number = submitted(world, model, folder, slots, rows, pause)
     kills = 0
     while kills < count and not _over(world, number):
         before = world.overview(number).trials[0].attempt

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from kernel_backend.client import Client
-from kernel_backend.commands.predictions.read import Piece, StoredPredictions, pieces, stored_predictions
+from kernel_backend.commands.predictions.read import Piece, StoredPredictions, parse_piece, pieces, stored_predictions
 from kernel_backend.durable import replacing
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.predictions import ROW, BadRow
@@ -108,8 +108,10 @@ def _write_shards(client: Client, found: StoredPredictions, to: Path, bad: list[
         raise InvalidRequest(f"{to.name}: name a .parquet or .npy file, or a folder")
     to.mkdir(exist_ok=True)
     for shard in found.shards:
+        data = client.artifact(found.number, 1, shard.name)
+        bad.extend(parse_piece(data).bad)
         with replacing(to / shard.name) as file:
-            file.write(client.artifact(found.number, 1, shard.name))
+            file.write(data)
 
 
 def _write_bad(path: Path, bad: list[BadRow]) -> None:

@@ -9,7 +9,6 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import FiniteFloat, GetJsonSchemaHandler
 
-from kernel_backend.model.best import best_of, best_values, better
 from kernel_backend.model.experiment import Experiment, Metric
 from kernel_backend.model.node_faults import Suspicion
 from kernel_backend.model.record import Record
@@ -26,6 +25,7 @@ from kernel_backend.model.states import (
 from kernel_backend.model.stream import Message
 from kernel_backend.model.trial import Attempt, Failure, Trial
 from kernel_backend.model.versions import read
+from kernel_backend.model.views.best import best_of, best_values, better
 from kernel_backend.model.views.shown_trials import MOST, TrialActivity, shown_trials
 
 _T = TypeVar("_T")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from kernel_backend.model.best import best_first, best_values
 from kernel_backend.model.experiment import Metric
 from kernel_backend.model.states import LIVE, Hold, TrialState
 from kernel_backend.model.trial import Best, Trial
+from kernel_backend.model.views.best import best_first, best_values
 
 MOST = 50  # up to this number of trials, all are displayed
 BEST, TROUBLED = 20, 5

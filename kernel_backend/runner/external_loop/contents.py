@@ -17,13 +17,13 @@ from kernel_backend.errors import InvalidDefinition
 from kernel_backend.runner.checkpoint.contents import PerRankState, Read
 from kernel_backend.runner.checkpoint.frozen import HoldsFrozen, split_frozen
 from kernel_backend.runner.checkpoint.saving import Parts
-from kernel_backend.runner.checkpoint.skeleton import skeleton
 from kernel_backend.runner.checkpoint.stateful import HoldsModules, Stateful, TakesOver
 from kernel_backend.runner.determinism.random_states import RandomStates
 from kernel_backend.runner.determinism.retained_state import RetainedState
 from kernel_backend.runner.gradients.waiting import restore_gradients, waiting_gradients
 from kernel_backend.runner.logical_ranks import LogicalRanks
 from kernel_backend.runner.ranks.backends import Ranks
+from kernel_backend.trained.skeleton import skeleton
 
 _GRADIENTS = ".gradients"  # suffix of the part with a module's accumulated gradients
 _KEPT = "kept"  # key of what the user's code keeps, beside a rank's random states

@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from kernel_backend.errors import InvalidRequest
-from kernel_backend.model.best import best_first, best_of, best_values
 from kernel_backend.model.experiment import Config, Experiment
 from kernel_backend.model.record import Value
 from kernel_backend.model.states import EXPERIMENT_ENDED, TrialState
 from kernel_backend.model.values import nearest
+from kernel_backend.model.views.best import best_first, best_of, best_values
 from kernel_backend.model.views.search_status import (
     BracketStatus,
     RungStatus,

@@ -8,10 +8,10 @@ import random
 import pytest
 
 from kernel_backend.errors import InvalidRequest, NotFound
-from kernel_backend.model.best import best_first, better
 from kernel_backend.model.checkpoints import CheckpointSelector, candidates, choose
 from kernel_backend.model.experiment import Config, Metric
 from kernel_backend.model.reports import Report
+from kernel_backend.model.views.best import best_first, better
 from kernel_backend.model.views.overview import CheckpointInfo
 from kernel_backend.spec.slots import resumed_note
 

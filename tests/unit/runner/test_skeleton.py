@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from kernel_backend.runner.checkpoint.skeleton import module_of, skeleton
+from kernel_backend.trained.skeleton import module_of, skeleton
 
 
 class Net(nn.Module):

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from kernel_backend.commands.search import trial_cells
 from kernel_backend.errors import InvalidRequest
-from kernel_backend.model.best import better
 from kernel_backend.model.experiment import Config, Experiment, Metric
 from kernel_backend.model.reports import Report
 from kernel_backend.model.search.domains import Range
@@ -20,6 +19,7 @@ from kernel_backend.model.search.records import Closed, Create, Extended, LogEnt
 from kernel_backend.model.search.space import Parameter, Space
 from kernel_backend.model.states import ExperimentState, TrialState
 from kernel_backend.model.trial import Best
+from kernel_backend.model.views.best import better
 from kernel_backend.model.views.search_status import SearchStatus, TrialSummary
 from kernel_backend.search.report.columns import columns, flat
 from kernel_backend.search.report.history import SearchHistory, ranked_values

@@ -19,8 +19,8 @@ from kernel_backend.definition.script.loops import TrainingLoop
 from kernel_backend.definition.script.parts import KIND, SKELETON, STATE, TIMES, VALUE
 from kernel_backend.errors import CheckpointDamaged
 from kernel_backend.runner.checkpoint.frozen import untrained
-from kernel_backend.runner.checkpoint.skeleton import skeleton
 from kernel_backend.runner.forms.script.state.blobs import Blobs, bytes_of, digest
+from kernel_backend.trained.skeleton import skeleton
 
 _DEEPEST = 3  # containers and objects within each other that are looked into
 _MOST = 1000  # elements of a container that are looked at

@@ -1,0 +1,211 @@
+"""Test predictions: each row once, in order and with the bits of the model, whatever happens meanwhile."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as parquet
+import pytest
+import torch
+from torch.utils.data import TensorDataset
+
+from jupyter_ext.job.job import Job
+from jupyter_ext.job.outcome import ExperimentFailed
+from kernel_backend.checkpoints.storage import CheckpointStorage
+from kernel_backend.client import Client
+from kernel_backend.definition.contract import CONTRACT
+from kernel_backend.errors import InvalidRequest, NotFound
+from tests.support.world import World, until
+from tests.torture.predictions import outcome, submitted, trained
+
+pytestmark = pytest.mark.distributed
+SOURCE = """
+import torch
+from torch import nn
+class Net(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.body, self.drop, self.head = nn.Linear(4, width), nn.Dropout(0.5), nn.Linear(width, 2)
+    def forward(self, x):
+        if (x > 90).any():
+            raise ValueError("a pixel beyond all bounds")
+        return self.head(self.drop(self.body(x).relu()))
+def rows(count, seed):
+    x = torch.randn(count, 4, generator=torch.Generator().manual_seed(seed))
+    return torch.utils.data.TensorDataset(x, (x.sum(1) > 0).long())
+def model(width=8): return Net(width)
+def train_data(): return rows(64, 0)
+def validation_data(): return rows(32, 1)
+def test_data(count=300): return rows(count, 2)
+def loss(output, target): return nn.functional.cross_entropy(output, target)
+"""
+
+
+@pytest.fixture(scope="module")
+def job(world: World) -> Job:
+    number = world.submit(SOURCE, contract=CONTRACT, slots=1, epochs=1).experiment.number
+    assert world.ended(number).state == "completed"
+    return Job(number, Client.connect(start=False, home=world.home))
+
+
+@pytest.fixture(scope="module")
+def x() -> torch.Tensor:
+    return torch.randn(300, 4, generator=torch.Generator().manual_seed(5))
+
+
+def outputs(job: Job, x: torch.Tensor, batch: int = 256) -> Any:
+    """Return what the loaded model computes, by batches of the same size."""
+    model: Any = job.load()
+    with torch.no_grad():
+        return torch.cat([model(piece) for piece in x.split(batch)]).numpy()
+
+
+def daylight(world: World, cwd: Path, *arguments: str, code: int = 0) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "kernel_backend.cli", *arguments],
+        cwd=cwd,
+        env=os.environ | {"DAYLIGHT_HOME": str(world.home)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout + (done.stderr if code else "")
+
+
+def test_a_notebooks_rows_are_predicted_with_the_bits_of_the_loaded_model(job: Job, x: torch.Tensor) -> None:
+    wanted = outputs(job, x)
+    assert np.array_equal(job.predict(x), wanted)
+    assert np.array_equal(job.predict(TensorDataset(x, torch.zeros(300)), slots=2), wanted)
+
+
+def test_files_of_each_kind_and_the_trainings_own_data(world: World, job: Job, x: torch.Tensor, tmp_path: Path) -> None:
+    import pandas as pd
+
+    np.save(tmp_path / "x.npy", x.numpy())
+    table = pd.DataFrame(x.numpy(), columns=["a", "b", "c", "d"])
+    table.to_csv(tmp_path / "x.csv", index=False)
+    table.to_parquet(tmp_path / "x.parquet", row_group_size=70)
+    wanted, number = outputs(job, x), str(job.number)
+    for name in ("x.npy", "x.csv", "x.parquet"):
+        said = daylight(world, tmp_path, "predict", number, "--data", name, "--to", f"{name}.npy")
+        assert said.splitlines()[-1] == f"{name}.npy"
+        assert np.array_equal(np.load(tmp_path / f"{name}.npy"), wanted), name
+    daylight(world, tmp_path, "register", number, "--as", "net")
+    said = daylight(world, tmp_path, "predict", "net@1", "--data", "test_data", "--wait", "--json", "--slots", "1..2")
+    made = json.loads(said)["experiment"]["number"]
+    assert daylight(world, tmp_path, "predictions", str(made), "--to", "own.parquet").strip() == "own.parquet"
+    found = parquet.read_table(tmp_path / "own.parquet")
+    newest = job.checkpoints()[-1].id
+    assert found.schema.metadata == {
+        b"daylight.model": f"{number}.1/{newest}".encode(),
+        b"daylight.experiment": str(made).encode(),
+    }
+    assert found.column("row").to_pylist() == list(range(300))
+    own = torch.randn(300, 4, generator=torch.Generator().manual_seed(2))
+    assert np.array_equal(np.array(found.column("output").to_pylist(), dtype="float32"), outputs(job, own))
+    assert "row 300 of 300" in daylight(world, tmp_path, "show", str(made))
+    assert f"predictions {made} --to" in daylight(world, tmp_path, "show", str(made))
+    again = json.loads(daylight(world, tmp_path, "rerun", str(made), "data=validation_data", "--no-wait", "--json"))
+    assert world.ended(again["experiment"]["number"]).trials[0].total_steps == 32
+
+
+def test_rows_that_raise_are_named_or_listed(job: Job, world: World, x: torch.Tensor, tmp_path: Path) -> None:
+    spoilt = x.clone()
+    spoilt[[7, 130]] = 99
+    with pytest.raises(ExperimentFailed, match="a pixel beyond all bounds; row 7 of the data; on_bad=skip lists such"):
+        job.predict(spoilt, batch_size=64)
+    found = job.predict(spoilt, batch_size=64, on_bad="skip", slots=2, to=tmp_path / "out.parquet")
+    assert [path.name for path in found] == ["out.parquet", "out.parquet.bad.csv"]
+    table = parquet.read_table(found[0])
+    kept = [row for row in range(300) if row not in (7, 130)]
+    assert table.column("row").to_pylist() == kept
+    alone = outputs(job, x[kept])
+    assert np.allclose(np.array(table.column("output").to_pylist()), alone, atol=1e-6)
+    rows = list(csv.reader(found[1].open()))
+    assert rows == [["row", "error"], *([str(row), "ValueError: a pixel beyond all bounds"] for row in (7, 130))]
+    number = job.client.experiments(limit=1)[0].experiment.number
+    values = Job(number, job.client).predictions()
+    assert values["row"].tolist() == kept
+    with pytest.raises(InvalidRequest, match=r"a \.npy file has each row, and 2 are bad: name a \.parquet file"):
+        Job(number, job.client).predictions(tmp_path / "out.npy")
+    assert not (tmp_path / "out.npy").exists()
+    shards = Job(number, job.client).predictions(tmp_path / "shards")
+    assert len(list((tmp_path / "shards").glob("rows-*.safetensors"))) == 5
+    assert shards[1].name == "shards.bad.csv"
+
+
+def test_what_cannot_be_predicted_is_said_before_a_slot_is_taken(job: Job, world: World, tmp_path: Path) -> None:
+    number = str(job.number)
+    refused = {
+        ("--data", "nowhere.csv"): "there is no such file or folder",
+        (): "--data is missing",
+        ("--data", "test_data", "--to", "out.csv"): "name a .parquet or .npy file, or a folder",
+        ("--data", "test_data", "--batch-size", "none"): "none",
+    }
+    for arguments, why in refused.items():
+        assert why in daylight(world, tmp_path, "predict", number, *arguments, code=2)
+    (tmp_path / "own.py").write_text("def predict_data(): return []\ndef predict(model): return model\n")
+    assert "own.py line 2) is called as predict(model, batch)" in daylight(
+        world, tmp_path, "predict", number, "--with", "own.py", code=2
+    )
+    (tmp_path / "own.py").write_text("def predict_data(): return []\n")
+    assert "write --from memes@production" in daylight(world, tmp_path, "submit", "own.py", code=2)
+    assert "predictions train nothing" in daylight(
+        world, tmp_path, "submit", "own.py", "--from", number, "--clip", "1", code=2
+    )
+    with pytest.raises(InvalidRequest, match=f"#{number} is a training, and no prediction: daylight predict {number}"):
+        job.predictions()
+
+
+def test_its_model_stays_until_it_has_ended_and_a_pause_repeats_no_row(own_world: World, tmp_path: Path) -> None:
+    model = trained(own_world)
+    number = submitted(own_world, model, tmp_path / "paused", "2", rows=400, pause=0.05)
+    client = Client.connect(start=False, home=own_world.home)
+    until(lambda: own_world.overview(number).trials[0].step >= 64, "two shards are done")
+    client.pause(number)
+    own_world.state(number, "paused")
+    client.collect(number)
+    copies = [
+        each
+        for each in CheckpointStorage(str(own_world.home / "checkpoints")).open(number, 1).committed()
+        if each.origin
+    ]
+    assert [each.origin for each in copies] == [client.experiment(number).experiment.begins_from.partition(":")[0]]
+    with pytest.raises(InvalidRequest, match=f"the predictions of #{number} are not complete: the first"):
+        Job(number, client).predictions()
+    client.delete_experiment(model)  # the prediction has its copy
+    client.resume(number)
+    assert own_world.ended(number).state == "completed"
+    found = outcome(own_world, number, tmp_path / "paused", 400)
+    assert found.again <= 2 * 32  # of the shards that the pause has cut off
+
+
+def test_kills_and_other_numbers_of_slots_change_no_byte(own_world: World, tmp_path: Path) -> None:
+    model = trained(own_world)
+    quiet = submitted(own_world, model, tmp_path / "quiet", "1", rows=600, pause=0.0)
+    assert own_world.ended(quiet).state == "completed"
+    wanted = outcome(own_world, quiet, tmp_path / "quiet", 600)
+    number = submitted(own_world, model, tmp_path / "killed", "1..2", rows=600, pause=0.05)
+    for reached in (64, 256):
+        until(lambda row=reached: own_world.overview(number).trials[0].step >= row, "shards are done")
+        rank = own_world.ranks()[0]
+        own_world.submit(epochs=1, slots=1)  # takes one of its slots
+        rank.kill()
+    assert own_world.ended(number).state == "completed"
+    found = outcome(own_world, number, tmp_path / "killed", 600)
+    assert found.joined == wanted.joined
+    assert (wanted.again, found.again <= 4 * 2 * 32) == (0, True)  # two kills, and the slots taken for two trainings
+    attempts = own_world.overview(number).attempts
+    assert {len(each.placement) for each in attempts} <= {1, 2}
+    shard = own_world.home / "artifacts" / str(quiet) / "1" / "rows-000000000032-000000000064.safetensors"
+    shard.write_bytes(b"x")
+    with pytest.raises(NotFound, match="is not the one that was kept"):
+        Job(quiet, Client.connect(start=False, home=own_world.home)).predictions()
