@@ -14,12 +14,15 @@ from collections.abc import Iterator
 from importlib.metadata import distribution
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from jupyter_ext.job.job import Job
 from kernel_backend.client import Client
 from kernel_backend.commands.exports.model import export_trained
 from kernel_backend.definition.contract import CONTRACT
 from kernel_backend.errors import InvalidRequest
+from kernel_backend.export.portable.check import recorded
 from kernel_backend.model.checkpoints import CheckpointSelector
 from kernel_backend.model.ids import Reference
 from tests.support.locked import environment
@@ -84,10 +87,24 @@ def only(folder: Path, names: Iterator[str]) -> Path:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_model_opens_where_only_its_lock_is(form: str, world: World, numbers: dict[str, int], tmp_path: Path) -> None:
+def test_a_model_opens_where_only_its_lock_is_and_predicts_the_same_on_slots(
+    form: str, world: World, numbers: dict[str, int], tmp_path: Path
+) -> None:
     client = Client.connect(start=False, home=world.home)
     found = export_trained(client, Reference(numbers[form]), tmp_path / form, ANY)
     assert found.proof.startswith("bit-equal on "), found.proof
+    call = recorded(found.folder)[0]
+    (rows,) = call["args"] or [call["kwargs"]]
+    wanted = np.asarray(next(iter(call["outputs"].values())))
+    if call["path"]:
+        np.save(tmp_path / "x.npy", rows.numpy())
+        (tmp_path / "own.py").write_text(f"def predict(model, batch): return model.{call['path']}(batch)\n")
+        options = ("--with", "own.py", "--data", "x.npy", "--batch-size", str(len(rows)), "--to", "y.npy")
+        daylight(world, tmp_path, "predict", str(numbers[form]), *options)
+        predicted = np.load(tmp_path / "y.npy")
+    else:
+        predicted = Job(numbers[form], client).predict(rows, batch_size=len(wanted))
+    assert np.array_equal(predicted, wanted)
     if form in ("fsdp2", "gan", "loop"):
         return  # they need the same packages as functions
     lock = (found.folder / "requirements.lock").read_text().splitlines()
