@@ -269,4 +269,5 @@ def _matrix(table: Any, like: torch.Tensor) -> torch.Tensor:
             f"columns of the table are no numbers: {', '.join(left[:6])}; write def predict(model, batch), whose batch "
             "is a DataFrame"
         )
-    return torch.as_tensor(numbers.to_numpy(dtype="float32"), device=like.device)
+    # Rows lie in memory one after the other, as in any batch: a table's columns do, and give other bits.
+    return torch.tensor(numbers.to_numpy(dtype="float32"), device=like.device).contiguous()
