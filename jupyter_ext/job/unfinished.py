@@ -10,7 +10,7 @@ from kernel_backend.commands.follow import follow
 from kernel_backend.model.states import TRIAL_ENDED, ExperimentState
 from kernel_backend.model.trial import Trial
 from kernel_backend.model.views.overview import Overview
-from kernel_backend.text import epoch_text, state_word
+from kernel_backend.text import place_text, state_word
 from kernel_backend.text.terminal import tell
 
 _AGAIN_S = 30.0  # between lines that are printed during the wait
@@ -75,9 +75,7 @@ def _how_far(overview: Overview, trial: int | None) -> str:
     if front is None or front.step == 0:
         return f"{name}, {state_word(overview)}"
     config = overview.experiment.config
-    return f"{name}, " + (
-        f"step {front.step}/{config.steps}" if config.steps else epoch_text(front.epoch, config.known_epochs)
-    )
+    return f"{name}, " + (f"step {front.step}/{config.steps}" if config.steps else place_text(front, config))
 
 
 def _trial(overview: Overview, index: int | None) -> Trial | None:

@@ -20,7 +20,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
 
 from kernel_backend.model.views.curves import Curve, trainings
 from kernel_backend.model.views.overview import Overview
-from kernel_backend.text import state_word
+from kernel_backend.text import place_text, state_word
 
 INCHES, DPI = (9.0, 3.0), 200  # 900 x 300 pixels at twice the resolution
 _PANELS = 3  # metrics next to the loss
@@ -84,6 +84,8 @@ def draw(overview: Overview, curves: Sequence[Curve], dark: bool = False) -> byt
 
 
 def _epochs(overview: Overview) -> str:
+    if overview.experiment.config.form == "prediction" and overview.front is not None:
+        return place_text(overview.front, overview.experiment.config)
     epoch = max((trial.epoch for trial in overview.trials), default=0.0)
     epochs = overview.experiment.config.known_epochs
     return f"epoch {round(epoch, 1):g}" + ("" if epochs is None else f"/{epochs}")

@@ -37,8 +37,8 @@ class Outbox:
     def __init__(self, attempt: Path) -> None:
         self._folder = attempt / _FOLDER
 
-    def put(self, source: ArtifactSource, step: int) -> None:
-        """Copy an artifact, saved at training step `step`, into the outbox.
+    def put(self, source: ArtifactSource, step: int) -> ArtifactSaved:
+        """Copy an artifact, saved at training step `step`, into the outbox, and return its record.
 
         Raises OSError, for instance if the disk is full, after removing the partial copy.
         """
@@ -51,6 +51,7 @@ class Outbox:
         except OSError:
             shutil.rmtree(content, ignore_errors=True)
             raise
+        return saved
 
     def waiting(self) -> list[Waiting]:
         """Return the artifacts to send, oldest first: of each name only the newest, after deleting the others.

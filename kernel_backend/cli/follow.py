@@ -12,7 +12,7 @@ from kernel_backend.commands.answer import FAILED, INTERRUPTED, OK
 from kernel_backend.model.stream import Message
 from kernel_backend.model.views.overview import Overview
 from kernel_backend.printable import harmless
-from kernel_backend.text import epoch_text, failure_text, message_line, newest_text, state_text
+from kernel_backend.text import failure_text, message_line, newest_text, place_text, state_text
 from kernel_backend.text.terminal import tell
 
 
@@ -111,7 +111,7 @@ class LiveDisplay:
                 self._task,
                 total=trial.total_steps,
                 completed=trial.step,
-                epoch=epoch_text(trial.epoch, config.known_epochs),
+                epoch=place_text(trial, config),
                 metrics=harmless(newest_text(trial)),
             )
 

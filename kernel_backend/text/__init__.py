@@ -98,6 +98,13 @@ def epoch_text(epoch: float, epochs: int | None) -> str:
     return f"epoch {now}" if epochs is None else f"epoch {min(now, epochs)}/{epochs}"
 
 
+def place_text(trial: Trial, config: Config) -> str:
+    """Format how far a trial is: `epoch 3/10`, or of a prediction `row 4096/5000`."""
+    if config.form != "prediction":
+        return epoch_text(trial.epoch, config.known_epochs)
+    return f"row {trial.step}" + (f"/{trial.total_steps}" if trial.total_steps else "")
+
+
 def reference(trial: Trial) -> str:
     """Format a reference to a trial: `#12.3`, but `#12` for the first trial."""
     return f"#{trial.experiment}" if trial.index == 1 else f"#{trial.id}"
@@ -113,7 +120,7 @@ def progress_line(trial: Trial, config: Config, report: StoredReport | None = No
     values = metrics_text(report.metrics) if report else newest_text(trial)
     taken = [f"step {step}"] if config.form == "command" and step else []
     if config.form == "prediction":
-        taken = [f"row {step}" + (f" of {trial.total_steps}" if trial.total_steps else "")]
+        taken = [place_text(trial, config)]
     elif not config.as_it_is:
         taken = [epoch_text(epoch, config.known_epochs), f"step {step}"]
     parts = [reference(trial), *taken, values]
@@ -269,7 +276,7 @@ def table_row(overview: Overview, now: float, owner: bool = False) -> tuple[str,
     With `owner`, it includes owner and group: OWNED_HEAD names these columns.
     """
     experiment, trial = overview.experiment, overview.front
-    epoch = epoch_text(trial.epoch, experiment.config.known_epochs).removeprefix("epoch ") if trial else ""
+    epoch = place_text(trial, experiment.config).removeprefix("epoch ") if trial else ""
     whose = (experiment.owner, experiment.group) if owner else ()
     return (
         str(experiment.number),

@@ -36,13 +36,14 @@ SMALL = {
     "keras-tensorflow": [("--epochs 10", "--epochs 1")],
     "lightning": [("max_epochs=6", "max_epochs=1")],
     "lora": [("--epochs 8 --out first", "--epochs 1 --out first"), ("--epochs 8 --capture", "--epochs 1 --capture")],
+    "predict": [("--trials 8 --epochs 8", "--trials 2 --epochs 2"), ("ROWS = 1_000_000", "ROWS = 3_000")],
     "raw-loop": [("EPOCHS = 2e-3, 24, 8", "EPOCHS = 2e-3, 24, 1")],
     "reinforce": [("updates=60", "updates=2")],
     "search": [("--trials 12 --epochs 16", "--trials 2 --epochs 2")],
     "text": [("--epochs 4", "--epochs 1")],
     "time-series": [("--epochs 6", "--epochs 1")],
 }
-OFTEN = {"lora", "raw-loop", "search"}  # two definitions and artifacts, a plain script, trials and the best of them
+OFTEN = {"lora", "raw-loop", "predict"}  # two definitions and artifacts, a plain script, trials and predictions
 ELSEWHERE = {"quickstart"}  # it runs in full: test_quickstart.py
 PICTURES = {"architectures": 2, "hugging-face": 0, "lightning": 0}  # one in each of the others
 
@@ -73,7 +74,7 @@ def test_it_runs_and_all_that_it_trains_is_completed(
     drawn = [each for cell in cells if cell.cell_type == "code" and "%dl" not in cell.source for each in shown(cell)]
     assert sum("image/png" in each for each in drawn) == PICTURES.get(name, 1)
     python = environment() if kernel != "python3" else sys.executable
-    for number in (each.experiment.number for each in trained):
+    for number in (each.experiment.number for each in trained if each.experiment.config.form != "prediction"):
         to = tmp_path / f"model-{number}"
         done = subprocess.run(
             [python, "-m", "kernel_backend.cli", "export", str(number), "--model", str(to)],

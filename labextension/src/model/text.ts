@@ -245,21 +245,21 @@ export function progressLine(trial: Trial, config: Config, report: StoredReport 
   const values = report ? metricsText(report.metrics) : newestText(trial);
   // Code that is run unchanged has no epochs.
   const steps = config.form === 'command' && step ? [`step ${step}`] : [];
-  const taken = runsAsItIs(config) ? steps : placeOf(trial, config, epoch, step);
+  const taken = runsAsItIs(config) ? steps : reachedOf(trial, config, epoch, step);
   const parts = [reference(trial), ...taken, values];
   return parts.filter(part => part).join('  ');
 }
 
 /** Return epoch and step; a prediction has rows, and always says of how many. */
-function placeOf(trial: Trial, config: Config, epoch: number, step: number, total = false): string[] {
+function reachedOf(trial: Trial, config: Config, epoch: number, step: number, total = false): string[] {
   const rows = config.form === 'prediction';
-  const of = trial.total_steps !== null && (total || rows) ? ` of ${trial.total_steps}` : '';
+  const of = trial.total_steps !== null && (total || rows) ? `${rows ? '/' : ' of '}${trial.total_steps}` : '';
   return [...(rows ? [] : [epochText(epoch, knownEpochs(config))]), `${rows ? 'row' : 'step'} ${step}${of}`];
 }
 
 /** Format `epoch 3/10  step 141 of 470  about 2 min 05 s left`; `left` is the result of `secondsLeft`. */
 export function progressText(trial: Trial, config: Config, left: number | null): string {
-  const parts = placeOf(trial, config, trial.epoch, trial.step, true);
+  const parts = reachedOf(trial, config, trial.epoch, trial.step, true);
   return [...parts, ...(left === null ? [] : [`about ${duration(left)} left`])].join('  ');
 }
 

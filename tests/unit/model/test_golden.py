@@ -133,6 +133,8 @@ def _of_records() -> Iterator[dict[str, Any]]:
         (trial(), config),
         (later, config),
         (trial(index=3), config, validation),
+        (trial(step=4096, total_steps=5000), Config(form="prediction")),
+        (trial(step=4096), Config(form="prediction")),
         (unvalidated, config),
     )
 
@@ -153,7 +155,7 @@ def _of_overviews() -> Iterator[dict[str, Any]]:
 
 
 def _with_results() -> Iterator[Overview]:
-    forms = [{"form": form} for form in ("plain", "command")]
+    forms = [{"form": form} for form in ("plain", "command", "prediction")]
     for state in ("completed", "stopped", "failed"):
         for fields in (*forms, {"epochs": 7}, {"steps": 40}, {"epochs_unknown": True}):
             ended_one = experiment(state, config=Config.model_validate(fields), ended_at=200.0)
@@ -482,7 +484,7 @@ def test_every_function_of_a_view_has_its_cases():
     asked = {name for case in text_cases() for name in case["said"]}
     # Lists, plain logs and answers to commands: only Python prints these.
     untold = {"table_row", "message_line", "new_notes", "hang_text", "already_text", "counted", "same_text"}
-    untold |= {"without_values"}
+    untold |= {"without_values", "place_text"}
     assert {name for name in vars(text) if _is_public(name)} - untold <= asked
 
 

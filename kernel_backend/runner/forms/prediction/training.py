@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import xxhash
 
 from kernel_backend.artifacts.outbox import Outbox
 from kernel_backend.artifacts.write import keep, look, sweep
@@ -64,6 +65,9 @@ class Prediction:
         if rank.ranks.rank == 0:
             sweep(self._folder)
         self._training = ExternalTraining(rank, "prediction")
+        # Of all shards that are done, in their order: a comparison of checkpoints is one of predictions.
+        self._digest = torch.zeros(16, dtype=torch.uint8)
+        self._training.register("predictions", self._digest)
         self._training.guarantee = _GUARANTEE
         self._training.expected_steps = len(self._rows)
         self._training.form_state = lambda: {"rows": len(self._rows), "bad": self._bad}
@@ -142,7 +146,7 @@ class Prediction:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder, shard.name)
             write_shard(path, joined(parts), rows, about)
-            return len(bad), self._kept(shard.name, path)
+            return len(bad), self._kept(shard.name, path).to_json()
 
     def _batch(
         self,
@@ -181,16 +185,20 @@ class Prediction:
             raise _Released
         self._rank.progress.tick("step", min(len(self._rows), self.step + rows * self._rank.ranks.size) + 1)
 
-    def _kept(self, name: str, path: Path) -> dict[str, Any] | None:
-        """Keep a file as an artifact; return its record, or None if the node has sent it to the service by itself."""
+    def _kept(self, name: str, path: Path) -> ArtifactSaved:
+        """Keep a file as an artifact, and return its record."""
         source = look(name, path)
         if self._outbox is None:
-            return keep(source, self._folder).record(source, self.step).to_json()
-        self._outbox.put(source, self.step)
+            return keep(source, self._folder).record(source, self.step)
+        saved = self._outbox.put(source, self.step)
         while self._outbox.waiting():  # a shard counts as done once it is where no node can lose it
             self._rank.progress.tick("step", self.step + 1)
             time.sleep(_LOOK_S)
-        return None
+        return saved
+
+    def _say(self, saved: ArtifactSaved) -> None:
+        if self._outbox is None:  # else each node has sent its own to the service
+            self._rank.spool.say(saved)
 
     def _record(self, at: int, done: Sequence[_Done | None]) -> None:
         """Record the shards of a round, and count the rows up to the first that is not complete. Raises Leave."""
@@ -200,10 +208,12 @@ class Prediction:
             if each is None:
                 break
             complete += 1
-            bad, saved = each
+            bad, record = each
+            saved = ArtifactSaved.model_validate(record)
             self._bad += bad
-            if saved is not None:
-                self._rank.spool.say(ArtifactSaved.model_validate(saved))
+            found = xxhash.xxh3_128_digest(self._digest.numpy().tobytes() + saved.digest.encode())
+            self._digest.copy_(torch.frombuffer(bytearray(found), dtype=torch.uint8))
+            self._say(saved)
         reached = self._shards[at + complete - 1].end if at + complete else 0
         if not reached:
             raise Leave(RELEASED)  # there is nothing yet that a checkpoint could hold
@@ -218,12 +228,10 @@ class Prediction:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder, SUMMARY)
             path.write_text(summary.model_dump_json())
-            saved = self._kept(SUMMARY, path)
-        if saved is not None:
-            self._rank.spool.say(ArtifactSaved.model_validate(saved))
+            self._say(self._kept(SUMMARY, path))
 
 
-_Done = tuple[int, dict[str, Any] | None]  # number of bad rows, and the record of the shard's artifact
+_Done = tuple[int, dict[str, Any]]  # number of bad rows, and the record of the shard's artifact
 
 
 def default_prediction(model: Any) -> Callable[[Any, Any], Any]:
