@@ -86,7 +86,8 @@ class Checkpointer:
         self._refuses = refuses
         self._job, self._ranks, self._spool, self._home = job, ranks, spool, home
         self._contents, self._numerics = contents, dict(numerics)
-        self._copy, self._eager = copy, eager
+        self._copy = copy
+        self.eager = eager  # all tensors are copied before `save` returns
         self._signatures = CallSignatures()
         self._writer = Background("checkpoint")
         self._unchanging = Unchanging()
@@ -143,7 +144,7 @@ class Checkpointer:
             per_rank = self._contents.gather()
         if self._ranks.rank == 0:
             # Until a lazy copy has proved consistent, the best model so far is copied eagerly.
-            lazily = not self._eager and (self._proved or not position.metrics)
+            lazily = not self.eager and (self._proved or not position.metrics)
             self._begin_if_it_can(position, per_rank, stalled, lazily)
 
     def settle(self) -> None:
@@ -164,7 +165,7 @@ class Checkpointer:
         self._proved = self._proved or (true and pending.lazily)
         if not true:  # something wrote to a parameter outside of the update, such as WGAN's clamping
             pending.copying.done()
-            self._eager = self.due = True
+            self.eager = self.due = True
             self._spool.say(Note(text="the model's forward pass changes its weights: checkpoints are copied at once"))
 
     @CLOCK.part("checkpoint")

@@ -185,20 +185,28 @@ class TrainingContents:
         """
         name = whose(manifest.parts[0].name)
         state = unflatten(manifest.state["model"], tensors_of(manifest, name, read))
-        model = self._parts["model"]
-        if self._matching_weights and isinstance(model, Model):
-            missing = model.load_matching(state)
-            if len(missing) == len(model.state_dict()):
-                raise InvalidDefinition(
-                    f"no weights of those that it begins with match the model's in name and shape: they are "
-                    f"{', '.join(list(state)[:3])}, and the model has {', '.join(missing[:3])}"
-                )
-            return missing
-        try:
-            model.load_state_dict(state)
-            return []
-        except (RuntimeError, AttributeError) as error:  # the checkpoint has other shapes or names
-            raise InvalidDefinition(f"the weights that it begins with are of another model: {error}") from error
+        return begin_with(self._parts["model"], state, self._matching_weights)
+
+
+def begin_with(part: Stateful, state: dict[str, Any], matching: bool) -> list[str]:
+    """Load a model's part of another trial's checkpoint; return names of model tensors that it lacks.
+
+    With `matching`, it may be of another model, as far as names and shapes match. Raises InvalidDefinition if the
+    weights belong to another model.
+    """
+    if matching and isinstance(part, Model):
+        missing = part.load_matching(state)
+        if len(missing) == len(part.state_dict()):
+            raise InvalidDefinition(
+                f"no weights of those that it begins with match the model's in name and shape: they are "
+                f"{', '.join(list(state)[:3])}, and the model has {', '.join(missing[:3])}"
+            )
+        return missing
+    try:
+        part.load_state_dict(state)
+        return []
+    except (RuntimeError, AttributeError) as error:  # the checkpoint has other shapes or names
+        raise InvalidDefinition(f"the weights that it begins with are of another model: {error}") from error
 
 
 def _load(part: Stateful, state: dict[str, Any], others: bool) -> None:

@@ -95,7 +95,7 @@ def auxiliary_of(called: Mapping[str, Any], registered: Iterable[Any], apart: It
     return found
 
 
-def auxiliary_parts(found: Auxiliaries, model: nn.Module, job: LaunchSpec) -> dict[str, Any]:
+def _parts(found: Auxiliaries, model: nn.Module, job: LaunchSpec) -> dict[str, Any]:
     """Return what checkpoints are to hold of what was found beside a model, by the names of their parts."""
     optimizers = [each for each in found.steppers.values() if isinstance(each, Optimizer)]
     unseen = exactness.writes_unseen(model, optimizers, [Path(job.code), Path(job.cwd)])
@@ -104,17 +104,21 @@ def auxiliary_parts(found: Auxiliaries, model: nn.Module, job: LaunchSpec) -> di
 
 
 def hold_auxiliary(
-    training: ExternalTraining, register: Callable[[str, Any], object], apart: Iterable[Any] = ()
-) -> None:
+    training: ExternalTraining,
+    register: Callable[[str, Any], object],
+    apart: Iterable[Any] = (),
+    held: Iterable[nn.Module] = (),
+) -> Auxiliaries:
     """Make part of the checkpoints, by `register`, what code called in the training's steps trains beside its model.
 
-    Objects that are `apart` are not searched.
+    Objects that are `apart` are not searched; modules `held` by another part are left out. Return what was found.
     """
-    found = auxiliary_of(training.called, training.registered, apart)
+    found = auxiliary_of(training.called, [*training.registered, *held], apart)
     model = nn.ModuleList(training.contents.modules.values())
-    for name, value in auxiliary_parts(found, model, training.rank.job).items():
+    for name, value in _parts(found, model, training.rank.job).items():
         register(name, value)
     training.ends.append(UnheldOptimizers(training.rank, training.registered, lambda: training.position.step).close)
+    return found
 
 
 class UnheldOptimizers:

@@ -5,8 +5,8 @@ The loop registers values one by one; each value is restored when it is register
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 from torch import Tensor, nn
@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from kernel_backend.checkpoints.base import FROZEN, Manifest
 from kernel_backend.checkpoints.writer import flatten, must_hold, tensors_of, unflatten
 from kernel_backend.errors import InvalidDefinition
-from kernel_backend.runner.checkpoint.contents import PerRankState, Read
+from kernel_backend.runner.checkpoint.contents import OfRank, PerRankState, Read, begin_with
 from kernel_backend.runner.checkpoint.frozen import HoldsFrozen, split_frozen
 from kernel_backend.runner.checkpoint.saving import Parts
 from kernel_backend.runner.checkpoint.stateful import HoldsModules, Stateful, TakesOver
@@ -50,12 +50,26 @@ class RegisteredContents:
     When a value is registered, it is restored from the checkpoint to resume from.
     """
 
-    def __init__(self, ranks: Ranks, seed: int, structures: bool = False) -> None:
-        """Set up empty contents. With `structures`, checkpoints also say how the modules are put together."""
+    def __init__(
+        self,
+        ranks: Ranks,
+        seed: int,
+        structures: bool = False,
+        matching_weights: bool = False,
+        own: OfRank | None = None,
+    ) -> None:
+        """Set up empty contents. With `structures`, checkpoints also say how the modules are put together.
+
+        With `matching_weights`, weights of another model may be loaded for a warm start, as far as names and shapes
+        match. `own` is what each rank has for itself, by default its random states.
+        """
         self._ranks, self._seed, self._structures = ranks, seed, structures
+        self._matching_weights = matching_weights
         self._parts: dict[str, Stateful] = {}
         self.modules: dict[str, nn.Module] = {}
-        self._random = RandomStates()
+        self._buffers: LogicalRanks | None = None  # of all modules; made anew for a further one
+        self.missing: list[str] = []  # names of model tensors that the weights to begin with lack
+        self._own_state = own or RandomStates()
         self.kept: RetainedState | None = None  # what the user's code keeps from step to step, once the training begins
         self._saved: _Saved | None = None
 
@@ -73,21 +87,23 @@ class RegisteredContents:
             must_hold(f"{name}.{each}", tensor)
         self._parts[name] = part
         if module is not None:
-            self.modules[name] = module
+            self.modules[name], self._buffers = module, None
         saved = self._saved
         if saved is None or name not in saved.manifest.state:
             return False
         state = unflatten(saved.manifest.state[name], saved.tensors(name))
         if saved.only_weights:
-            self._load_weights(part, state)
+            self.missing += begin_with(part, state, self._matching_weights)
         elif saved.others and isinstance(part, TakesOver):
             part.take_over(state)
         else:
             part.load_state_dict(state)
         if module is not None:
-            own = saved.tensors(_buffers(self._ranks.rank))
-            mine = {key: value for key, value in own.items() if key.startswith(f"{name}.")}
-            self._logical({name: module}).restore({self._ranks.rank: mine})
+            buffers = {
+                rank: {key: each for key, each in saved.tensors(_buffers(rank)).items() if key.startswith(f"{name}.")}
+                for rank in {0, self._ranks.rank}
+            }
+            self._logical({name: module}).restore(buffers)
             if not (saved.only_weights or saved.others):
                 restore_gradients(module, saved.tensors(name + _GRADIENTS))
         return not saved.only_weights
@@ -101,10 +117,10 @@ class RegisteredContents:
         rank = self._ranks.rank
         saved = self._saved
         if saved is not None and not saved.only_weights and (own := self._own(saved, rank)) is not None:
-            self._random.load_state_dict(own)
+            self._own_state.load_state_dict(own)
         elif rank:
             step = 0 if saved is None else saved.manifest.step
-            self._random.begin(self._seed, rank, step)
+            self._own_state.begin(self._seed, rank, step)
         if self.kept is not None and saved is not None and not saved.only_weights:
             own = self._own(saved, rank) or self._own(saved, 0) or {}
             self.kept.load_state_dict(own.get(_KEPT, {}))
@@ -121,13 +137,12 @@ class RegisteredContents:
 
     def gather(self) -> PerRankState:
         """Gather what each rank has for itself, with its modules' buffers, on rank 0; all ranks call it."""
-        own = self._random.state_dict()
+        own = self._own_state.state_dict()
         if self.kept is not None and (kept := self.kept.state_dict()):
             own[_KEPT] = kept
         random = self._ranks.all_gather_object(own)
-        buffers = self._logical(self.modules).gather(self._ranks)
-        # The buffers of rank 0 are in the modules' own parts.
-        return PerRankState({rank: each for rank, each in buffers.items() if rank}, random)
+        self._buffers = self._buffers or self._logical(self.modules)
+        return PerRankState(self._buffers.gather(self._ranks), random)
 
     def modules_by_name(self) -> Mapping[str, nn.Module]:
         """Return the torch modules in the state, by name; those of a program by the names of its variables."""
@@ -146,6 +161,11 @@ class RegisteredContents:
         parts: dict[str, dict[str, Tensor]] = {}
         for name, part in self._parts.items():
             state[name], parts[name] = flatten(part.state_dict())
+        # Buffers change in the next forward pass already; those that were gathered are copies.
+        first = dict(per_rank.buffers.get(0, {}))
+        for name in self.modules:
+            parts[name] = {key: first.pop(f"{name}.{key}", tensor) for key, tensor in parts[name].items()}
+        for name, part in self._parts.items():
             if isinstance(part, HoldsFrozen):
                 parts |= split_frozen(name, parts[name], part.frozen())
         if self._structures:
@@ -156,7 +176,7 @@ class RegisteredContents:
         for rank, random in enumerate(per_rank.random):
             state[f"random-{rank}"], parts[f"random-{rank}"] = flatten(random)
         for rank, buffers in per_rank.buffers.items():
-            parts[_buffers(rank)] = dict(buffers)
+            parts[_buffers(rank)] = dict(buffers) if rank else first
         return state, {name: tensors for name, tensors in parts.items() if tensors}
 
     def load(self, manifest: Manifest, read: Read, others: bool = False) -> None:
@@ -166,12 +186,7 @@ class RegisteredContents:
         trial's options.
         """
         assert not self._parts, "a checkpoint is chosen before anything is registered"
-
-        @functools.cache
-        def tensors(name: str) -> dict[str, Tensor]:
-            return tensors_of(manifest, name, read)
-
-        self._saved = _Saved(manifest, tensors, others)
+        self._saved = _Saved(manifest, partial(tensors_of, manifest, read=read), others)
 
     def load_weights(self, manifest: Manifest, read: Read) -> list[str]:
         """Remember a checkpoint of another trial as the source of initial weights (a warm start); return [].
@@ -181,12 +196,6 @@ class RegisteredContents:
         """
         self.load(manifest, read)
         return []
-
-    def _load_weights(self, part: Stateful, state: dict[str, Any]) -> None:
-        try:
-            part.load_state_dict(state)
-        except (RuntimeError, AttributeError) as error:  # the checkpoint has other shapes or names
-            raise InvalidDefinition(f"the weights that it begins with are of another model: {error}") from error
 
     def _logical(self, modules: dict[str, nn.Module]) -> LogicalRanks:
         own = range(self._ranks.rank, self._ranks.rank + 1)

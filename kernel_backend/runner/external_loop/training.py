@@ -15,13 +15,15 @@ A form creates one `ExternalTraining` from its RankContext in every rank and, in
    after a restore that state is in `position.form`.
 3. For each step: `begin_step(samples)` (this rank's part of the global batch, if known, weights gradients and reports),
    the training step itself, `report("training", {"loss": 0.3})` and `report("validation", ...)`, and `end_step()`.
-   After the last step of an epoch, `end_epoch()`, once the epoch's validation was reported.
+   After the last step of an epoch, `end_epoch()`, once the epoch's validation was reported. A form whose ranks agree
+   by a message of its own sends their `requests()` with it, and hands the answer to both as `agreed`.
 4. `finish()` at the end of the training, and in any case `close()`.
 
 `end_step` and `end_epoch` are step boundaries, which all ranks must call equally often. There the ranks agree, by one
-small all-reduce, on what to do: report, save a checkpoint (on the adaptive cadence or `--checkpoint-every`, or for the
-best validation by `--metric`), wait for a search's next target, or leave. Both raise `Leave` to end the training early:
-do not catch it, except to return its `code`. Between two boundaries only gradients are exchanged.
+small all-reduce unless they have `agreed`, on what to do: report, save a checkpoint (on the adaptive cadence or
+`--checkpoint-every`, or for the best validation by `--metric`), wait for a search's next target, or leave. Both raise
+`Leave` to end the training early: do not catch it, except to return its `code`. Between two boundaries only gradients
+are exchanged.
 
 Validations are reported by the ranks that computed them, and averaged by samples. A validation counts for the step at
 whose boundary it is known: `report` it before `end_step` or `end_epoch`.
@@ -30,7 +32,7 @@ whose boundary it is known: `report` it before `end_step` or `end_epoch`.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -46,7 +48,9 @@ from kernel_backend.errors import InvalidDefinition
 from kernel_backend.model.launch.exit_codes import FINISHED, RELEASED
 from kernel_backend.model.reports import Fact, Kind, Report
 from kernel_backend.model.trial import BEFORE
-from kernel_backend.runner.checkpoint.checkpointer import Checkpointer, Position
+from kernel_backend.model.values import listed
+from kernel_backend.runner.checkpoint.checkpointer import SHOWN, Checkpointer, Position
+from kernel_backend.runner.checkpoint.contents import OfRank
 from kernel_backend.runner.checkpoint.saving import HostCopy
 from kernel_backend.runner.context import RankContext
 from kernel_backend.runner.data import Batch
@@ -59,6 +63,7 @@ from kernel_backend.runner.external_loop.leave import Leave
 from kernel_backend.runner.external_loop.parts import part_of
 from kernel_backend.runner.external_loop.reports import PendingReports, merged
 from kernel_backend.runner.first_epoch import FirstEpoch
+from kernel_backend.runner.gradients.reducer import ControlFlags
 from kernel_backend.runner.gradients.waiting import spend_gradients
 from kernel_backend.runner.loop.cadence import QUIET_S, CadenceTimer
 from kernel_backend.runner.loop.judgement import Judgement
@@ -98,12 +103,22 @@ class ExternalTraining:
     """
 
     def __init__(
-        self, rank: RankContext, form: str = "loop", refuses: Callable[[Manifest], str] = lambda _: ""
+        self,
+        rank: RankContext,
+        form: str = "loop",
+        refuses: Callable[[Manifest], str] = lambda _: "",
+        *,
+        own: OfRank | None = None,
+        steps_per_epoch: int | None = None,
+        validates: bool = False,
+        schedules_know_length: bool = False,
     ) -> None:
         """Set up the training from the objects of this rank, and choose the checkpoint to resume from.
 
         `refuses` returns why a checkpoint is not to be resumed from, "" if it may be. Values are restored from the
-        checkpoint when they are registered.
+        checkpoint when they are registered. `own` is what each rank has for itself, by default its random states.
+        `validates` means that a validation follows the first epoch. `schedules_know_length` means that learning rate
+        schedules depend on the length of the training.
         """
         job, ranks, spool = rank.job, rank.ranks, rank.spool
         self.rank = rank
@@ -115,21 +130,31 @@ class ExternalTraining:
         )  # guarantee at the start; a form may replace it
         self.ready: Callable[[], bool] = lambda: True  # the form's state can be saved at this boundary; all ranks agree
         self.expected_steps = rank.config.steps  # steps of the whole training, if known before it begins
+        self.steps_per_epoch = steps_per_epoch
+        # Tensors are copied at once, as a user's loop may write to any part at any time. Without, the form calls
+        # `settle` before anything changes them.
+        self.eager = True
+        # Returns what was reported since the last boundary, averaged over the ranks; a form may replace it.
+        self.collect: Callable[[], Sequence[Report]] = self._averaged_reports
         self.in_step = False  # True between begin_step and end_step
         self.counts = True  # False: an earlier cell trains, whose validations do not decide anything
         self.metrics: dict[str, float] = {}  # metrics of the validation at this step
-        self.first_epoch = FirstEpoch(job, ranks, spool, rank.code_id, validates=False)
-        self.contents = RegisteredContents(ranks, rank.config.seed, structures=form == "loop")
+        self.first_epoch = FirstEpoch(job, ranks, spool, rank.code_id, validates)
+        self.contents = RegisteredContents(
+            ranks, rank.config.seed, form == "loop", rank.config.weights_from is not None, own
+        )
         self.called: Mapping[str, Any] = {}  # objects whose code runs in steps; a form sets them before it begins
         self.registered: list[Any] = []  # what checkpoints hold
         storage = open_storage(job.checkpoints, job.uid)
         copy = HostCopy(rank.device)
-        # Copied eagerly, as a user's loop may write to any part at any time.
         self._checkpoints = Checkpointer(
             job, ranks, spool, storage, self.contents, rank.numerics, copy, eager=True, refuses=refuses
         )
-        self._pace = CadenceTimer(
-            None, rank.config.checkpoint_every, lambda: self._checkpoints.cost, lambda: self._checkpoints.busy
+        self.pace = CadenceTimer(
+            steps_per_epoch,
+            rank.config.checkpoint_every,
+            lambda: self._checkpoints.cost,
+            lambda: self._checkpoints.busy,
         )
         self._target = Target(job.until, ranks, rank.instructions, rank.progress)
         self._samples: tuple[int, int] | None = None  # of this rank, of the global batch; None: equal parts
@@ -143,7 +168,7 @@ class ExternalTraining:
         self._told = time.monotonic()  # time of the last exchange of reports
         self._began: int | None = None  # the step at which this attempt began; None before
         self._averaged: set[int] = set()  # `id()` of parameters whose gradients are averaged
-        manifest = self._checkpoints.restore()
+        manifest = self._checkpoints.restore(schedules_know_length)
         self.resumed_from = None if manifest is None else manifest.id
         self.resumed_params = dict(job.params) if manifest is None else dict(manifest.params)
         self.reports = PendingReports()
@@ -188,6 +213,9 @@ class ExternalTraining:
         if self._began is not None:
             return
         self._began = self.position.step
+        self._checkpoints.eager = self.eager
+        if lacking := self.contents.missing:
+            self.rank.note(f"those weights lack {listed(lacking, SHOWN)}, or have another shape: these begin anew")
         if self.resumed_from is None and self.contents.modules and self.rank.ranks.rank == 0:
             found = weights(nn.Module(), self.contents.modules)
             self.rank.spool.say(Fact(name="weights", value=found.to_json()))
@@ -195,7 +223,7 @@ class ExternalTraining:
         each = {id(parameter): parameter for module in modules for parameter in module.parameters()}
         self._find_kept()
         self.rank.say_started(
-            steps_per_epoch=None,
+            steps_per_epoch=self.steps_per_epoch,
             total_steps=self.expected_steps,
             parameters=sum(parameter.numel() for parameter in each.values()),
             guarantee=self.guarantee,
@@ -277,13 +305,18 @@ class ExternalTraining:
             self._save(wait=False)
         self._samples, self.in_step = samples, True
 
-    def end_step(self, last: bool = False) -> None:
+    def settle(self) -> None:
+        """Wait until a started checkpoint is copied; call it, unless `eager`, before anything changes what it holds."""
+        self._checkpoints.settle()
+
+    def end_step(self, last: bool = False, agreed: ControlFlags | None = None) -> None:
         """End a step: report, save, wait for a search's next target or leave, as the ranks agree. Raises Leave.
 
         `last` marks the last step of an epoch or of the training: `end_epoch` or `finish` then saves a due checkpoint.
+        `agreed` are the `requests` of all ranks, if they have exchanged them already.
         """
         self.abandon_step()
-        self._boundary(epoch_ends=False, last=last)
+        self._boundary(epoch_ends=False, last=last, agreed=agreed)
 
     def abandon_step(self) -> None:
         """End a step that the user's code has left early, as with `break`, without reporting or saving."""
@@ -291,15 +324,15 @@ class ExternalTraining:
         self.position.over = self.position.over or self._is_over
         self._samples, self.in_step, self.metrics = None, False, {}
 
-    def end_epoch(self, last: bool = False) -> None:
+    def end_epoch(self, last: bool = False, agreed: ControlFlags | None = None) -> None:
         """End an epoch: report, save, wait for a search's next target or leave, as the ranks agree. Raises Leave.
 
         Call it after the epoch's last step has ended. `last` marks the last epoch of the training: `finish` then saves
-        a due checkpoint.
+        a due checkpoint. `agreed` are the `requests` of all ranks, if they have exchanged them already.
         """
         self.position.epoch += 1
         self.position.fraction = 0.0
-        self._boundary(epoch_ends=True, last=last)
+        self._boundary(epoch_ends=True, last=last, agreed=agreed)
 
     def restart(self) -> None:
         """Count steps and epochs from zero, although a checkpoint was restored: the loop begins anew."""
@@ -313,7 +346,7 @@ class ExternalTraining:
         """
         self.begin()
         self.position.over = True
-        self._exchange()
+        self._tell(self.collect())
         self._check_validated()
         self._judgement.end(self.contents.modules.values())
         self.first_epoch.finish()
@@ -338,13 +371,13 @@ class ExternalTraining:
 
     # Boundaries
 
-    def _boundary(self, epoch_ends: bool, last: bool) -> None:
-        release, due, flush = self._agreed()
+    def _boundary(self, epoch_ends: bool, last: bool, agreed: ControlFlags | None) -> None:
+        release, due, flush, _ = agreed or self.agreement(self.requests())
         position = self.position
         ends = position.over or (last and epoch_ends)  # only `finish` is expected to follow
         here = (epoch_ends or self._counts_steps) and self._target.reached(self._units) and not ends
-        due = due or self._held or (epoch_ends and self._pace.after_epoch(position.epoch))
-        improved = self._exchange() if flush or due or here or release else False
+        due = due or self._held or (epoch_ends and self.pace.after_epoch(position.epoch))
+        improved = self._tell(self.collect()) if agreed or flush or due or here or release else False
         ready = self.ready() if due or here or improved or release else False
         if release and not ends and not here and ready:
             self._leave(RELEASED)
@@ -362,37 +395,34 @@ class ExternalTraining:
                 self._save(wait=False)
         self._tick()
 
-    def _agreed(self) -> tuple[bool, bool, bool]:
-        """Agree with the other ranks on what to do between two steps.
-
-        Return three flags, which are equal on all ranks: whether any rank was requested to give up its slot, whether a
-        checkpoint must be saved, and whether reports must be exchanged.
-        """
+    def requests(self) -> ControlFlags:
+        """Return what this rank requests at the end of this step: to give up its slot, to save, to exchange reports."""
         decides, now = self.rank.ranks.rank == 0, time.monotonic()
-        due = decides and (self._checkpoints.due or self._pace.checkpoint(self.position.step))
+        due = decides and (self._checkpoints.due or self.pace.checkpoint(self.position.step + self.in_step))
         flush = decides and len(self.reports) > 0 and now - self._told >= QUIET_S
         flush = flush or self.reports.validates or len(self.reports) >= _MANY
-        mine = self.rank.instructions.release, due or self._requested, flush
-        self._requested = False
+        due, self._requested = due or self._requested, False
+        return ControlFlags(self.rank.instructions.release, due, flush)
+
+    def agreement(self, mine: ControlFlags) -> ControlFlags:
+        """Return the requests of all ranks, exchanged by a message of their own; a flag is set if any rank sets it."""
         if self.rank.ranks.size == 1:
             return mine
         word = torch.tensor([float(each) for each in mine], device=self._word_device)
-        release, due, flush = (each > 0 for each in self.rank.ranks.allreduce_sum(word, "boundary").tolist())
-        return release, due, flush
+        return ControlFlags(*(each > 0 for each in self.rank.ranks.allreduce_sum(word, "boundary").tolist()))
 
     @property
     def _word_device(self) -> torch.device:
         return self.rank.device if self.rank.choice.name == "torch" else torch.device("cpu")
 
-    def _exchange(self) -> bool:
-        """Average the pending reports over the ranks, and pass them on to the service.
-
-        Return True if one of them is a validation that is the best so far.
-        """
+    def _averaged_reports(self) -> list[Report]:
         self._told = time.monotonic()
         mine = self.reports.take()
         ranks = self.rank.ranks
-        found = merged(ranks.all_gather_object(mine) if ranks.size > 1 else [mine])
+        return merged(ranks.all_gather_object(mine) if ranks.size > 1 else [mine])
+
+    def _tell(self, found: Sequence[Report]) -> bool:
+        """Pass reports on to the service, and judge them; return True if one is the best validation so far."""
         for each in found:
             self.rank.spool.say(each)
         for each in found:
@@ -442,8 +472,9 @@ class ExternalTraining:
             self._checkpoints.finish(self._moment())
         else:
             self._checkpoints.save(self._moment())
-            self._checkpoints.settle()
-        self._pace.saved()
+            if self.eager:
+                self._checkpoints.settle()
+        self.pace.saved()
 
     def _moment(self) -> Position:
         position = self.position

@@ -22,7 +22,7 @@ _CONTAINERS = ("ndarray", "deque", "set", "defaultdict", "bytearray")
 
 
 class Attributes:
-    """Checkpoint part for objects of the user: attributes changed since `begin`, and the states of torchmetrics."""
+    """Checkpoint part for objects of the user: attributes that have changed, and the states of torchmetrics."""
 
     def __init__(self, owners: Owners, ignored: Mapping[str, frozenset[str]]) -> None:
         """Set up the part for the objects `owners`, by name.
@@ -30,11 +30,7 @@ class Attributes:
         `ignored` has, by the same names, the attributes that Lightning or torch define, which are not saved.
         """
         self._owners, self._ignored = owners, ignored
-        self._first: dict[str, str] = {}
-        self._loaded: dict[str, Any] | None = None
-
-    def begin(self) -> None:
-        """Record the attributes' current values: attributes that still have them at a checkpoint are not saved."""
+        # Attributes that still have their first values at a checkpoint are not saved.
         self._first = {name: digest for name, (_, digest) in self._plain().items()}
 
     @property
@@ -61,15 +57,6 @@ class Attributes:
                 for name, each in self._metrics().items()
             },
         }
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Keep a saved state, which `apply` then writes into the objects."""
-        self._loaded = state
-
-    def apply(self) -> None:
-        """Write the state that was loaded into the objects; it may be called several times."""
-        if self._loaded is not None:
-            self.put(self._loaded)
 
     def put(self, state: dict[str, Any]) -> None:
         """Write a state that `state_dict` returned into the objects and their metrics."""

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Literal
 
 from torch import Tensor
 
+from kernel_backend.model.experiment import Metric
 from kernel_backend.model.reports import Report
-from kernel_backend.runner.context import RankContext
+from kernel_backend.runner.ranks.backends import Ranks
 
 Of = Literal["step", "epoch", "validation"]
 
@@ -17,9 +18,9 @@ Of = Literal["step", "epoch", "validation"]
 class Curves:
     """Values that a Lightning module has logged and that are not reported yet, by name."""
 
-    def __init__(self, rank: RankContext) -> None:
-        """Set up an empty collection of logged values."""
-        self._rank = rank
+    def __init__(self, ranks: Ranks, metric: Metric) -> None:
+        """Set up an empty collection of logged values; a validation's are named as `metric` is spelled."""
+        self._ranks, self._metric = ranks, metric
         self._values: dict[Of, dict[str, float]] = {"step": {}, "epoch": {}, "validation": {}}
         self._reductions: dict[str, str] = {}
 
@@ -32,29 +33,30 @@ class Curves:
         self._values[of] |= metrics
         self._reductions |= reductions
 
-    def given(self, of: Of) -> dict[str, float]:
-        """Return the stored values of the kind `of` (such as "validation"), by name, and discard them."""
+    def reports(
+        self, step: int, epoch: float, loss: Tensor | float | None, samples: int, due: bool
+    ) -> Iterator[Report]:
+        """Yield the stored values of steps and epochs, with the loss, and those of a validation, and discard them.
+
+        The former are reported if `due` is True, or if values of an epoch are stored. All ranks call it; values of
+        steps are combined over the ranks. `samples` is the number of samples in this rank's share, and `loss` the mean
+        over the global batch, None if there is none.
+        """
+        if due or self._values["epoch"]:
+            values = self._means(self._given("step"), samples) | self._given("epoch")
+            if loss is not None:
+                values = {"loss": float(loss)} | values
+            if values:
+                yield Report(kind="training", step=step, epoch=epoch, metrics=values)
+        if validation := self._given("validation"):
+            yield Report(kind="validation", step=step, epoch=epoch, metrics=self._metric.spelled(validation))
+
+    def _given(self, of: Of) -> dict[str, float]:
         found, self._values[of] = self._values[of], {}
         return found
 
-    def report(self, step: int, epoch: float, loss: Tensor | float | None, samples: int, due: bool) -> dict[str, float]:
-        """Report the stored values of steps and epochs, with the loss; return what was reported, {} if nothing was due.
-
-        A report is made if `due` is True, or if values of an epoch are stored. All ranks call it; values of steps are
-        combined over the ranks. `samples` is the number of samples in this rank's share, and `loss` the mean over the
-        global batch, None if there is none.
-        """
-        if not due and not self._values["epoch"]:
-            return {}
-        values = self._means(self.given("step"), samples) | self.given("epoch")
-        if loss is not None:
-            values = {"loss": float(loss)} | values
-        if values:
-            self._rank.spool.say(Report(kind="training", step=step, epoch=epoch, metrics=values))
-        return values
-
     def _means(self, values: Mapping[str, float], samples: int) -> dict[str, float]:
-        ranks = self._rank.ranks
+        ranks = self._ranks
         if ranks.size == 1:
             return dict(values)
         per_rank = ranks.all_gather_object((dict(values), samples, self._reductions))

@@ -25,14 +25,11 @@ class Course(Protocol):
     def begun(self) -> None:
         """Restore once more what Lightning's start hooks have changed since `begin`."""
 
-    def end_step(self) -> None:
-        """Count a completed training step."""
+    def end_step(self, last: bool) -> None:
+        """Count a completed step; unless it is the `last` of its epoch, report, save or leave as the ranks agree."""
 
-    def boundary(self, ends: bool) -> None:
-        """Report, save or end the training after a step, as the ranks agree; `ends` marks the last step of an epoch.
-
-        All ranks call it.
-        """
+    def end_epoch(self) -> None:
+        """Report, save or leave after an epoch, unless it is the last of all, as the ranks agree."""
 
     def finish(self) -> None:
         """Report values that have not been reported yet, and commit the final checkpoint."""
@@ -59,9 +56,7 @@ class Steps(TrainingEpochLoop):
     def on_advance_end(self, data_fetcher: Any) -> None:
         """End a step; unless it is the epoch's last, report, save or end the training as the ranks agree."""
         super().on_advance_end(data_fetcher)
-        self._training.end_step()
-        if not self.done:
-            self._training.boundary(ends=False)
+        self._training.end_step(last=self.done)
 
     def _broadcast_sigterm_tensor(self) -> None:
         """Do nothing where Lightning sends a SIGTERM on to other ranks: Daylight's ranks exchange requests to exit."""
@@ -94,7 +89,7 @@ class Epochs(FitLoop):
         """End an epoch; unless it is the last, report, save or end the training as the ranks agree."""
         super().on_advance_end()
         if not self.done:
-            self._training.boundary(ends=True)
+            self._training.end_epoch()
 
     def on_run_end(self) -> None:
         """Call Lightning's end hooks, report the last values and commit the final checkpoint."""

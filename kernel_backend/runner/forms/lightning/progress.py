@@ -8,7 +8,6 @@ from torch import Tensor
 
 from kernel_backend.checkpoints.writer import flatten
 from kernel_backend.errors import DaylightError
-from kernel_backend.runner.gradients.waiting import restore_gradients, waiting_gradients
 from kernel_backend.snapshots.trainers import TrainedTrainer
 
 
@@ -27,7 +26,6 @@ class TrainerState:
             "loops": {name: each.state_dict() for name, each in _counters(trainer).items()},
             "batches_that_stepped": trainer.fit_loop.epoch_loop._batches_that_stepped,
             "should_stop": trainer.should_stop,
-            "gradients": _waiting(trainer),
             "callback_metrics": _copied(connector._callback_metrics),
             "logged_metrics": _copied(connector._logged_metrics),
             "callbacks": {
@@ -58,7 +56,6 @@ class TrainerState:
         connector._callback_metrics, connector._logged_metrics = (
             _copied(state[each]) for each in ("callback_metrics", "logged_metrics")
         )
-        restore_gradients(trainer.lightning_module, state.get("gradients", {}))
         for callback in _callbacks(trainer):
             if callback.state_key in state["callbacks"]:
                 callback.load_state_dict(state["callbacks"][callback.state_key])
@@ -76,14 +73,6 @@ class TrainedLightning(TrainedTrainer):
         restored = TrainerState(trainer)
         restored.load_state_dict(self.state)
         restored.apply()
-
-
-def _waiting(trainer: Any) -> dict[str, Tensor]:
-    """Return copies, by parameter name, of gradients that are being accumulated for a later update of the weights."""
-    module = trainer.lightning_module
-    if module.automatic_optimization and not trainer.fit_loop.epoch_loop._should_accumulate():
-        return {}
-    return waiting_gradients(module)
 
 
 def holdable(state: Any) -> Any:

@@ -12,7 +12,6 @@ from torch import Tensor
 from kernel_backend.runner.context import RankContext
 from kernel_backend.runner.determinism.random_states import RandomStates
 from kernel_backend.runner.forms.lightning.api import SingleDeviceStrategy
-from kernel_backend.runner.gradients.waiting import spend_gradients
 from kernel_backend.runner.timing.clock import CLOCK
 
 
@@ -93,9 +92,7 @@ class RankStrategy(SingleDeviceStrategy):
             return super().optimizer_step(optimizer, closure, model, **kwargs)
         with RandomStates().aside() if self.world_size > 1 else nullcontext():
             self._training.before_update()
-            done = super().optimizer_step(optimizer, closure, model, **kwargs)
-            spend_gradients(optimizer)
-            return done
+            return super().optimizer_step(optimizer, closure, model, **kwargs)
 
     def training_step(self, *args: Any, **kwargs: Any) -> Any:
         """Run the module's training step; undo its changes of metrics and attributes if the rank's share is empty."""

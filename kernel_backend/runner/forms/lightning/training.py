@@ -6,33 +6,26 @@ import math
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from kernel_backend.checkpoints.storage import open_storage
-from kernel_backend.definition.forms.lightning import LIGHTNING
 from kernel_backend.errors import InvalidDefinition
-from kernel_backend.model.launch.exit_codes import FINISHED, RELEASED
-from kernel_backend.model.reports import Fact, Report
-from kernel_backend.model.trial import BEFORE
+from kernel_backend.model.launch.exit_codes import FINISHED
+from kernel_backend.model.reports import Report
 from kernel_backend.runner.cell_values import save_trained
-from kernel_backend.runner.checkpoint.checkpointer import Checkpointer, Position
-from kernel_backend.runner.checkpoint.contents import TrainingContents
-from kernel_backend.runner.checkpoint.saving import HostCopy
-from kernel_backend.runner.checkpoint.stateful import Model, Optimizer, Schedule, Stateful
 from kernel_backend.runner.context import RankContext
 from kernel_backend.runner.data import Batch
 from kernel_backend.runner.definition.unregistered_weights import refuse_unregistered
 from kernel_backend.runner.determinism import exactness, seeds
-from kernel_backend.runner.determinism.digests import weights
 from kernel_backend.runner.determinism.generators import OwnGenerators
-from kernel_backend.runner.determinism.retained_state import RetainedState, of_each_slot, without
-from kernel_backend.runner.external_loop.auxiliary_weights import UnheldOptimizers, auxiliary_of, auxiliary_parts
-from kernel_backend.runner.external_loop.parts import part_of
-from kernel_backend.runner.first_epoch import FirstEpoch
+from kernel_backend.runner.determinism.retained_state import RetainedState
+from kernel_backend.runner.external_loop.auxiliary_weights import hold_auxiliary
+from kernel_backend.runner.external_loop.leave import Leave
+from kernel_backend.runner.external_loop.training import ExternalTraining
 from kernel_backend.runner.forms.lightning.api import (
     Checkpoint,
     LightningDataModule,
@@ -63,18 +56,11 @@ from kernel_backend.runner.forms.lightning.quiet import be_quiet
 from kernel_backend.runner.forms.lightning.results import Results
 from kernel_backend.runner.forms.lightning.strategy import RankStrategy
 from kernel_backend.runner.gradients.reducer import ControlFlags
-from kernel_backend.runner.logical_ranks import LogicalRanks
-from kernel_backend.runner.loop.cadence import CadenceTimer
-from kernel_backend.runner.loop.judgement import Judgement
 from kernel_backend.runner.loop.objective import named
-from kernel_backend.runner.loop.target import Target
 from kernel_backend.runner.metrics.sums import share
+from kernel_backend.runner.timing.clock import CLOCK
 
 _BATCH_NORM = nn.modules.batchnorm._BatchNorm
-
-
-class Released(BaseException):
-    """Raised out of Lightning's loops to end a training early and give its slots back."""
 
 
 class LightningTraining:
@@ -104,24 +90,15 @@ class LightningTraining:
         self.generators = OwnGenerators(module=self.module)
         self.results = Results(True, self._own_samples, lambda: size > 1)
         self._wire()
-        self.step = 0  # number of batches trained
-        self._judgement = Judgement(rank.config, rank.note, LIGHTNING.way_of(rank.config.metric))
-        self.over = False
+        self._session: ExternalTraining | None = None  # from `begin` on
         self._loaders: dict[int, Loader] = {}
         self._batch: Batch | None = None  # the batch that Lightning is processing
         self._trained: Batch | None = None  # the newest training batch
         self._validating_whole = size > 1 and self._collects()
         self._flags: ControlFlags | None = None
         self._agreed = ControlFlags()
-        self._curves = Curves(rank)
+        self._curves = Curves(rank.ranks, rank.config.metric)
         self._loss: Tensor | float | None = None
-        self._validation_metrics: dict[str, float] = {}
-        self._seen: dict[str, float] = {}  # metrics of the newest validation
-        self._resumed: str | None = None
-        self.checkpoints: Checkpointer | None = None
-        self._unheld: UnheldOptimizers | None = None
-        self.first_epoch = FirstEpoch(rank.job, rank.ranks, rank.spool, rank.code_id, self.validates)
-        self.target = Target(rank.job.until, rank.ranks, rank.instructions, rank.progress)
 
     # Passed to Lightning
 
@@ -133,7 +110,7 @@ class LightningTraining:
             **arguments,
             accelerator="gpu" if self.rank.device.type == "cuda" else "cpu",
             strategy=self.strategy,
-            callbacks=[RankCallback(self.agree, self.validated), *self._callbacks],
+            callbacks=[RankCallback(self.agree, lambda: self.session.first_epoch.validated()), *self._callbacks],
             enable_checkpointing=keeps,
             default_root_dir=self._scratch.name,
             plugins=[LightningEnvironment()],
@@ -153,9 +130,15 @@ class LightningTraining:
         )
 
     @property
-    def validates(self) -> bool:
-        """Return True if the module has a validation step."""
-        return _overrides(self.module, "validation_step")
+    def session(self) -> ExternalTraining:
+        """Return the training's checkpoints, reports and agreement of the ranks, once the training has begun."""
+        assert self._session is not None
+        return self._session
+
+    @property
+    def step(self) -> int:
+        """Return the number of batches trained."""
+        return 0 if self._session is None else self._session.position.step
 
     @property
     def syncs(self) -> bool:
@@ -217,10 +200,9 @@ class LightningTraining:
         sync_metrics(self.module, self.rank.ranks, lambda: self.syncs)
         try:
             self.trainer.fit(self.module, **data)
-        except Released:
-            return RELEASED
-        except AlreadyOver:  # killed between its last checkpoint and its exit
-            pass
+        except Leave as leave:
+            if not self.session.position.over:
+                return leave.code
         self._save_values()
         return FINISHED
 
@@ -231,11 +213,8 @@ class LightningTraining:
 
     def close(self) -> None:
         """Wait for a checkpoint that is being written, and stop threads and loader workers."""
-        if self.checkpoints is not None:
-            self.checkpoints.close()
-        if self._unheld is not None:
-            self._unheld.close()
-        self.first_epoch.close()
+        if self._session is not None:
+            self._session.close()
         for each in self._loaders.values():
             each.batches.close()
         self._scratch.cleanup()
@@ -251,112 +230,74 @@ class LightningTraining:
         if config.search is not None and not self.trainer.enable_validation:
             raise InvalidDefinition("a search compares validations: write a validation_step and a val_dataloader")
         refuse_unregistered(self.module, trainer.optimizers)
-        self.logical = LogicalRanks(self.module, self._mine, self._count)
         self.attributes = Attributes(self._owners(), _ignored())
-        self.attributes.begin()
-        self.kept = RetainedState(
-            {"module": self.module, "callbacks": self._callbacks, "datamodule": trainer.datamodule}
-        )
-        self.state, self.per_rank = TrainerState(trainer), PerRank(trainer, self.results, self.attributes, self.kept)
-        optimizers = {str(place): each for place, each in enumerate(trainer.optimizers)}
-        schedules = {str(place): each.scheduler for place, each in enumerate(trainer.lr_scheduler_configs)}
-        scaler = getattr(trainer.precision_plugin, "scaler", None)
-        stateful: dict[str, Stateful] = {"model": Model(self.module)}
-        stateful |= {_part("optimizer", name, optimizers): Optimizer(each) for name, each in optimizers.items()}
-        stateful |= {_part("schedule", name, schedules): Schedule(each) for name, each in schedules.items()}
-        stateful |= {"scaler": scaler} if scaler is not None else {}
-        stateful |= {"trainer": self.state}
-        beside = self._beside([*optimizers.values(), *schedules.values()])
-        stateful |= {name: part_of(name, each) for name, each in beside.items()}
-        unseen = exactness.writes_unseen(self.module, optimizers.values(), [Path(rank.job.code), Path(rank.job.cwd)])
-        self.checkpoints = Checkpointer(
-            rank.job,
-            rank.ranks,
-            rank.spool,
-            open_storage(rank.job.checkpoints, rank.job.uid),
-            TrainingContents(
-                stateful, self.logical, self.per_rank, rank.ranks, config.seed, config.weights_from is not None
-            ),
-            rank.numerics,
-            HostCopy(rank.device),
-            eager=unseen or self._clamps() or bool(beside),
-        )
-        checkpoints = self.checkpoints
-        self.pace = CadenceTimer(
-            self.per_epoch, config.checkpoint_every, lambda: checkpoints.cost, lambda: checkpoints.busy
-        )
-        self._restore()
-        rank.say_started(
+        self.per_rank = PerRank(trainer, self.results, self.attributes)
+        self.state = TrainerState(trainer)
+        schedules = [each.scheduler for each in trainer.lr_scheduler_configs]
+        session = self._session = ExternalTraining(
+            rank,
+            "lightning",
+            own=self.per_rank,
             steps_per_epoch=self.per_epoch,
-            total_steps=self.total_steps,
-            parameters=sum(each.numel() for each in self.module.parameters()),
-            guarantee=self._guarantee(),
-            resumed_from=self._resumed,
+            validates=_overrides(self.module, "validation_step"),
+            schedules_know_length=any(hasattr(each, "total_steps") or hasattr(each, "T_max") for each in schedules),
         )
-        self.kept.tell = lambda names: rank.say_guarantee(without(names))
-        if self.kept.names and rank.ranks.size > 1:
-            rank.note(of_each_slot(self.kept.names))
+        CLOCK.between = "stall"  # what the user's steps compute is measured apart from Lightning's loop
+        session.collect, session.form_state = self._reports, self._form_state
+        self._register(schedules)
+        self._find_end()
+        self.state.apply()
+        session.expected_steps = self.total_steps
+        session.guarantee = exactness.guarantee(config, rank.ranks.size, rank.device, False, self.generators.ways)
+        session.begin()
+        unheld = [each for name, each in self.attributes.unheld.items() if name not in self._kept.attributes]
+        if unheld and not self._kept.unheld:
+            rank.say_guarantee(f"not reproducible: {unheld[0]}, which a checkpoint cannot hold")
 
-    def _beside(self, held: list[Any]) -> dict[str, Any]:
-        """Return what module and callbacks train beside what is `held`, as values of checkpoint parts."""
-        trainer, rank = self.trainer, self.rank
-        known = [self.module, *self.attributes.modules().values(), *held]
-        found = auxiliary_of(
-            {"module": self.module, "callbacks": self._callbacks},
-            known,
-            [trainer, trainer.strategy, trainer.datamodule],
-        )
-        optimizers = [name for name, each in found.steppers.items() if isinstance(each, torch.optim.Optimizer)]
+    def _register(self, schedules: list[Any]) -> None:
+        """Make part of the checkpoints what Lightning and the user's code train: each is restored at once."""
+        trainer, rank, session = self.trainer, self.rank, self.session
+        register = partial(session.register, average=False)  # `gradients` averages those of the module
+        register("model", self.module)
+        for kind, several in (("optimizer", trainer.optimizers), ("schedule", schedules)):
+            for place, each in enumerate(several):
+                register(named(kind, str(place) if len(several) > 1 else ""), each)
+        if (scaler := getattr(trainer.precision_plugin, "scaler", None)) is not None:
+            register("scaler", scaler)
+        register("trainer", self.state)
+        session.called = {"module": self.module, "callbacks": self._callbacks, "datamodule": trainer.datamodule}
+        apart = [trainer, trainer.strategy, trainer.datamodule]
+        beside = hold_auxiliary(session, register, apart, self.attributes.modules().values())
+        optimizers = [name for name, each in beside.steppers.items() if isinstance(each, torch.optim.Optimizer)]
         if optimizers and rank.ranks.size > 1:
             rank.limit_guarantee(
                 f"not reproducible: {', '.join(optimizers)}: each slot trains for itself, and a restart gives all what "
                 "slot 0 had: return it by configure_optimizers(), with its weights in the module"
             )
-        self._unheld = UnheldOptimizers(rank, [*held, *found.steppers.values()], lambda: trainer.global_step)
-        return auxiliary_parts(found, self.module, rank.job)
+        users = [Path(rank.job.code), Path(rank.job.cwd)]
+        unseen = exactness.writes_unseen(self.module, trainer.optimizers, users)
+        session.eager = unseen or self._clamps() or any(beside)
 
-    def _restore(self) -> None:
-        rank, checkpoints = self.rank, self.checkpoints
-        assert checkpoints is not None
-        schedules = [each.scheduler for each in self.trainer.lr_scheduler_configs]
-        knowing = any(hasattr(each, "total_steps") or hasattr(each, "T_max") for each in schedules)
-        manifest = checkpoints.restore(knowing)
-        if manifest is None:
-            share(list(self.module.parameters()), rank.ranks)
-            self.logical.share(rank.ranks)
-            if rank.ranks.rank == 0:
-                rank.spool.say(Fact(name="weights", value=weights(self.module, {}).to_json()))
-            return
-        self._resumed = manifest.id
-        facts = manifest.state["training"]
-        self.step = manifest.step
-        self._judgement.restore(facts, of_another=manifest.attempt == BEFORE)
-        total = self.total_steps
-        goes_on = facts["length"] != [rank.config.epochs, rank.config.steps]  # trains for another length than before
-        self.over = facts["over"] and (not goes_on or (total is not None and self.step >= total))
+    def _form_state(self) -> dict[str, Any]:
+        return {"length": [self.rank.config.epochs, self.rank.config.steps], "over": self.session.position.over}
+
+    def _find_end(self) -> None:
+        """Find whether the restored training had ended already, unless it is now to be trained for another length."""
+        position, total = self.session.position, self.total_steps
+        saved = position.form
+        goes_on = bool(saved) and saved["length"] != self._form_state()["length"]
+        if saved.get("over") and (not goes_on or (total is not None and self.step >= total)):
+            position.over = True
         if goes_on:
             self.state.go_on()
-        self._validation_metrics = dict(manifest.metrics)
-        self.first_epoch.restore(facts["first_epoch"])
-        if changed := exactness.differences(manifest.numerics, rank.numerics):
-            rank.note(f"bits may differ from step {manifest.step + 1} on: {changed}", "warning")
-        self.state.apply()
-        self.per_rank.apply()
 
     def begun(self) -> None:
-        """Restore once more what Lightning's start hooks have changed since `begin`.
-
-        Raises AlreadyOver if no step is left to train. Raises Released if the trial has reached the length at which its
-        search compares it (its target), and the search sets no further one.
-        """
+        """Restore once more what Lightning's start hooks have changed since `begin`; raise Leave if no step is left."""
         self.state.apply()
-        self.per_rank.apply()
-        if self.over:
-            raise AlreadyOver
-        if self._resumed and self.target.reached(self.units):
-            self._flush()
-            if not self.target.moves_on(self.units, self.step):
-                raise Released
+        if self.session.resumed_from is not None:
+            self.session.contents.restore_own()
+        if self.session.position.over:
+            raise Leave(FINISHED)
 
     @property
     def resumes_within_epoch(self) -> bool:
@@ -381,11 +322,6 @@ class LightningTraining:
         return int(self.trainer.fit_loop.epoch_progress.current.processed)
 
     @property
-    def units(self) -> int:
-        """Return the number of completed epochs, or of steps if the training's length is given in steps."""
-        return self.epochs if self.rank.config.steps is None else self.step
-
-    @property
     def epoch(self) -> float:
         """Return the number of epochs trained so far, with a fraction if the number of steps per epoch is known."""
         return self.step / self.per_epoch if self.per_epoch else float(self.epochs)
@@ -404,14 +340,14 @@ class LightningTraining:
 
     def _take(self, share: Batch) -> None:
         self._batch = self._trained = share
-        self.rank.progress.tick("step" if self.step else "first step", self.step + 1)
+        self.session.begin_step()
         self._flags, self._loss = None, None
         self._reseed("step", self.step, self.rank.ranks.rank)
         self.gradients.begin_step(first=self.trainer.fit_loop.epoch_loop.batch_progress.current.ready == 0)
 
     def _take_validation(self, share: Batch) -> None:
         self._batch = share
-        self.rank.progress.tick("validation", self.step)
+        self.session.tick_validation()
         number = self.trainer.fit_loop.epoch_loop.val_loop.batch_progress.current.ready
         rank = 0 if self._validating_whole else self.rank.ranks.rank
         self._reseed("validation", self.step, number, rank)
@@ -433,10 +369,10 @@ class LightningTraining:
         if self._own_samples():
             yield
             return
-        attributes, kept = self.attributes.state_dict(), self.kept.state_dict()
+        attributes, kept = self.attributes.state_dict(), self._kept.state_dict()
         yield
         self.attributes.put(attributes)
-        self.kept.load_state_dict(kept)
+        self._kept.load_state_dict(kept)
 
     def sum_gradients(self, loss: Tensor, scaled: Tensor, compute: Callable[[Tensor], None]) -> None:
         """Run `compute`, which computes this rank's gradients from `scaled`, and sum them over all ranks.
@@ -458,41 +394,39 @@ class LightningTraining:
 
         With several ranks, also seed the random generators of all ranks equally for the update.
         """
-        assert self.checkpoints is not None
-        self.checkpoints.settle()
+        self.session.settle()
         if self._count > 1:
             seeds.reseed(seeds.mix(self.rank.config.seed, "update", self.step))
 
     def _own_flags(self) -> ControlFlags:
-        assert self.checkpoints is not None
-        decides = self.rank.ranks.rank == 0
-        return ControlFlags(
-            release=self.rank.instructions.release,
-            checkpoint=decides and (self.checkpoints.due or self.pace.checkpoint(self.step + 1)),
-            report=decides and self.pace.report(self.step + 1),
-        )
+        due = self.rank.ranks.rank == 0 and self.session.pace.report(self.step + 1)
+        return self.session.requests()._replace(report=due)
 
     def agree(self) -> None:
         """Exchange the ranks' requests to report, to save or to exit, after a step, so that all ranks do the same.
 
         The requests are sent with the gradients where that is possible, else separately.
         """
-        if self._count == 1:
-            self._agreed = self._own_flags()
-        elif self._flags is not None:
-            self._agreed = self._flags
-        else:
-            own = torch.tensor([float(each) for each in self._own_flags()], device=self.rank.device)
-            found = self.rank.ranks.allreduce_sum(own, "flags")
-            self._agreed = ControlFlags(*(bool(each > 0) for each in found))
+        self._agreed = self._flags or self.session.agreement(self._own_flags())
         self.trainer.log_every_n_steps = 1 if self._agreed.report else NEVER
 
-    def end_step(self) -> None:
-        """Count a completed step. A validation that ran within the step is reported with its number."""
-        self.step += 1
+    def end_step(self, last: bool) -> None:
+        """Count a completed step; unless it is the `last` of its epoch, report, save or leave as the ranks agree."""
         assert self._trained is not None
-        self.first_epoch.take([self._trained])
-        self._validation_metrics, self._seen = self._seen, {}
+        session, position = self.session, self.session.position
+        session.take(self._trained)
+        if last:
+            session.abandon_step()
+            return
+        if self.per_epoch:
+            position.fraction = (position.step + 1) / self.per_epoch - position.epoch
+        session.end_step(agreed=self._agreed)
+        self.trainer.should_stop = self.trainer.should_stop or position.over
+
+    def end_epoch(self) -> None:
+        """Report, save or leave after an epoch, unless it is the last of all, as the ranks agree."""
+        self.session.end_epoch(agreed=self._agreed)
+        self.trainer.should_stop = self.trainer.should_stop or self.session.position.over
 
     # Logged values
 
@@ -506,71 +440,22 @@ class LightningTraining:
 
     def begin_validation(self) -> None:
         """Copy rank 0's buffers to all ranks for a validation."""
-        self.logical.share(self.rank.ranks)
-        self.rank.progress.tick("validation", self.step)
+        share(list(self.module.buffers()), self.rank.ranks)
+        self.session.tick_validation()
 
-    def validated(self) -> None:
-        """Keep the metrics of a validation until the step in which it ran has been counted."""
-        self._seen = self.rank.config.metric.spelled(self._curves.given("validation"))
-        self.first_epoch.validated()
-
-    def _flush(self) -> None:
-        """Report the values that the module has logged since the last report, and a validation of this step."""
+    def _reports(self) -> list[Report]:
+        """Return the values that the module has logged since the last report, and those of a validation."""
         samples = self._trained.samples if self._trained is not None else 0
         loss = self._loss if self.module.automatic_optimization else None
-        values = self._curves.report(self.step, self.epoch, loss, samples, due=self._agreed.report)
-        self._judgement.training(self.step, values)
-        if self._validation_metrics:
-            metrics = self._validation_metrics
-            self.rank.spool.say(Report(kind="validation", step=self.step, epoch=self.epoch, metrics=metrics))
-
-    # The boundary
-
-    def boundary(self, ends: bool) -> None:
-        """Report, save or end the training after a step, as the ranks agree; `ends` marks the last step of an epoch.
-
-        All ranks call it.
-        """
-        assert self.checkpoints is not None
-        self._flush()
-        improved = self._improved()
-        if self.step == self.rank.config.steps:
-            self.trainer.should_stop = True
-            return
-        at_target = self.target.reached(self.units) and (ends or self.rank.config.steps is not None)
-        if at_target or self._agreed.release:
-            self.rank.progress.tick("checkpoint" if at_target else "finishing", self.step)
-            self.checkpoints.finish(self._moment())
-            self.pace.saved()
-            if self._agreed.release or not self.target.moves_on(self.units, self.step):
-                raise Released
-        elif improved or self._agreed.checkpoint or (ends and self.pace.after_epoch(self.epochs)):
-            self.rank.progress.tick("checkpoint", self.step)
-            self.checkpoints.save(self._moment())
-            self.pace.saved()
-
-    def _improved(self) -> bool:
-        """Evaluate the validation at this step, if there was one; return True if its metric is the best so far."""
-        metrics = self._validation_metrics
-        return bool(metrics) and self._judgement.validation(self.step, metrics)
-
-    def _moment(self) -> Position:
-        facts = {**self._judgement.state(), "over": self.over, "first_epoch": self.first_epoch.state()}
-        return Position(self.step, self.epoch, self._validation_metrics, facts)
+        return list(self._curves.reports(self.step, self.epoch, loss, samples, due=self._agreed.report))
 
     def finish(self) -> None:
         """Report the last values and commit the final checkpoint."""
-        assert self.checkpoints is not None
-        self._flush()
-        self._improved()
-        self._judgement.end([self.module])
-        total = self.total_steps
+        total, position = self.total_steps, self.session.position
         if total is not None and self.step < total and self.rank.config.steps is None:
             self.rank.note(self._stopped_early())
-        self.over = True
-        self.first_epoch.finish()
-        self.rank.progress.tick("finishing", self.step)
-        self.checkpoints.finish(self._moment())
+        position.epoch, position.fraction = self.epochs, self.epoch - self.epochs
+        self.session.finish()
 
     def _stopped_early(self) -> str:
         stoppers = [each for each in self._callbacks if type(each).__name__ == "EarlyStopping"]
@@ -593,21 +478,10 @@ class LightningTraining:
         """
         return _overrides(self.module, "on_train_batch_end") or not self.module.automatic_optimization
 
-    def _guarantee(self) -> str:
-        config, ranks = self.rank.config, self.rank.ranks
-        if self.kept.unheld:
-            return without(self.kept.unheld)
-        if unheld := [each for name, each in self.attributes.unheld.items() if name not in self.kept.attributes]:
-            return f"not reproducible: {unheld[0]}, which a checkpoint cannot hold"
-        return exactness.guarantee(config, ranks.size, self.rank.device, False, self.generators.ways)
-
-
-class AlreadyOver(BaseException):
-    """Raised if the restored training has already ended, so that no step is left to train."""
-
-
-def _part(kind: str, name: str, several: Mapping[str, Any]) -> str:
-    return named(kind, name if len(several) > 1 else "")
+    @property
+    def _kept(self) -> RetainedState:
+        assert self.session.contents.kept is not None
+        return self.session.contents.kept
 
 
 def _overrides(module: LightningModule, name: str) -> bool:
