@@ -7,6 +7,7 @@ import os
 
 import pytest
 import torch
+from form_contract import FormContract
 from gang import STAND, Trial
 
 from kernel_backend.runner.determinism.seeds import mix, reseed
@@ -268,14 +269,13 @@ def test_what_cannot_be_trained_on_slots_is_refused(trial, line, instead, says):
     assert says in ran.failures()[0].message
 
 
-@pytest.mark.parametrize("slots", [1, 2])
-def test_a_loss_that_is_not_finite_and_stays_so_fails_the_trial(trial, slots):
-    broken = DIGITS.replace("        self.accuracy(output, y)\n", "        loss = loss * float('nan')\n", 1)
-    ran = trial(source=broken, slots=slots, epochs=9).run()
-    assert set(ran.codes) == {1}, ran.logs()
-    assert ran.failures()[0].type == "NotFinite"
-    assert "--on-nan note trains on" in ran.failures()[0].message
-    assert "loss is nan at step 1" in ran.notes()
+class TestContract(FormContract):
+    """Test that Lightning keeps what every form promises, on two slots."""
+
+    source = DIGITS
+    diverging = DIGITS.replace("        self.accuracy(output, y)\n", "        loss = loss * float('nan')\n", 1)
+    epochs_to_diverge = 9
+    slots = 2
 
 
 # 7 samples in batches of 3, of which 2 and 3 slots have unequal shares and, at the end, none.

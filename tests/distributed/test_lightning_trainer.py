@@ -34,18 +34,7 @@ def test_a_training_killed_between_two_updates_ends_with_the_same_bits(tmp_path,
     assert killed.parts() == whole.parts()
 
 
-def test_a_training_that_pauses_and_is_released_ends_with_the_same_bits(tmp_path):
-    """A search pauses the training at the end of an epoch, and its slots are released within another one."""
-    whole = Trial(tmp_path / "whole", source=DIGITS, slots=2, options={"steps": 10})
-    assert whole.run().codes == [0, 0]
-    paused = Trial(tmp_path / "paused", source=DIGITS, slots=2, until=6, options={"steps": 10})
-    first = paused.run()
-    assert (first.codes, first.committed()) == ([85, 85], ["6-1"]), first.logs()
-    paused.until = 10
-    second = paused.start(resume_from="6-1", hold=2).reaches(7)
-    second.tell("release").heard()
-    second.go().ended()
-    assert second.codes == [85, 85], second.logs()
-    assert paused.run(resume_from=paused.pinned()).codes == [0, 0]
-    assert paused.newest().step == 10
-    assert paused.parts() == whole.parts()
+def test_a_length_and_a_target_in_steps_end_within_an_epoch(tmp_path):
+    told = Trial(tmp_path, source=DIGITS, until=4, options={"steps": 10})
+    ran = told.start().tell("until 10").ended()
+    assert (ran.codes, ran.committed()) == ([0, 0], ["4-1", "10-1"]), ran.logs()
