@@ -44,7 +44,6 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from kernel_backend.checkpoints.base import Manifest
 from kernel_backend.checkpoints.storage import open_storage
 from kernel_backend.definition.forms.registry import form_named
-from kernel_backend.errors import InvalidDefinition
 from kernel_backend.model.launch.exit_codes import FINISHED, RELEASED
 from kernel_backend.model.reports import Fact, Kind, Report
 from kernel_backend.model.trial import BEFORE
@@ -160,9 +159,7 @@ class ExternalTraining:
         self._samples: tuple[int, int] | None = None  # of this rank, of the global batch; None: equal parts
         # Called by `close`.
         self.ends: list[Callable[[], object]] = [register_optimizer_step_post_hook(spend_gradients).remove]
-        self._way = form_named(form).way_of(rank.config.metric)
-        self._trained: dict[str, None] = {}  # names of the values reported in training, in order
-        self._judgement = Judgement(rank.config, rank.note, self._way)
+        self._judgement = Judgement(rank.config, rank.note, form_named(form).way_of(rank.config.metric))
         self._requested = False
         self._held = False  # a due checkpoint is postponed to the next boundary
         self._told = time.monotonic()  # time of the last exchange of reports
@@ -347,7 +344,7 @@ class ExternalTraining:
         self.begin()
         self.position.over = True
         self._tell(self.collect())
-        self._check_validated()
+        self._judgement.must_have_validated(self.position.step)
         self._judgement.end(self.contents.modules.values())
         self.first_epoch.finish()
         self.rank.progress.tick("finishing", self.position.step)
@@ -385,7 +382,7 @@ class ExternalTraining:
             self.first_epoch.finish()
             self._leave(FINISHED)
         if here:
-            self._check_validated()
+            self._judgement.must_have_validated(self.position.step)
             self._save(wait=True)
             if not self._target.moves_on(self._units, position.step):
                 raise Leave(RELEASED)
@@ -427,7 +424,6 @@ class ExternalTraining:
             self.rank.spool.say(each)
         for each in found:
             if each.kind == "training":
-                self._trained |= dict.fromkeys(each.metrics)
                 self._judgement.training(each.step, each.metrics)
         validations = [each for each in found if each.kind == "validation"]
         if not validations:
@@ -450,15 +446,6 @@ class ExternalTraining:
         if self.metrics:
             step, epoch = self.position.step, self.position.epoch_of_curves
             self.rank.spool.say(Report(kind="validation", step=step, epoch=epoch, metrics=self.metrics))
-
-    def _check_validated(self) -> None:
-        """Raise InvalidDefinition if no validation was reported in a trial of a search, which compares validations."""
-        if self.rank.config.search is not None and not self._judgement.validated:
-            only = f", only {', '.join(self._trained)} in training" if self._trained else ""
-            raise InvalidDefinition(
-                f"a search compares validations by --metric {self.rank.config.metric.name}, and none was reported "
-                f"until step {self.position.step}{only}: {self._way}"
-            )
 
     def _leave(self, code: int) -> None:
         self.rank.progress.tick("finishing", self.position.step)

@@ -46,6 +46,7 @@ class Judgement:
         self._not_finite = 0  # validations in a row whose metric was not finite
         self._broken: dict[str, tuple[int, int]] = {}  # by loss: step since which it is not finite, and reports of that
         self._noted = False  # a non-finite training value was noted
+        self._trained: dict[str, None] = {}  # names of the values reported in training, in order
         self._lacking = 0  # validations without the metric, as long as none has had it
         self._reported: dict[str, None] = {}  # names that these have reported, in order
 
@@ -78,6 +79,7 @@ class Judgement:
 
         With `--on-nan stop` (the default), raises NotFinite when a loss was not finite in several reports in a row.
         """
+        self._trained |= dict.fromkeys(metrics)
         for name, value in metrics.items():
             if math.isfinite(value):
                 self._broken.pop(name, None)
@@ -123,6 +125,15 @@ class Judgement:
                 f"stopped early {place or f'at step {step}'}: {count} without a better {metric.name}; {best}", "info"
             )
         return improved
+
+    def must_have_validated(self, step: int) -> None:
+        """Raise InvalidDefinition if a trial of a search, which compares validations, has had none until `step`."""
+        if self._config.search is not None and not self.validated:
+            only = f", only {', '.join(self._trained)} in training" if self._trained else ""
+            raise InvalidDefinition(
+                f"a search compares validations by --metric {self._config.metric.name}, and none was reported until "
+                f"step {step}{only}: {self._way}"
+            )
 
     def end(self, modules: Iterable[nn.Module]) -> None:
         """Warn the user if the only validation lacked the metric; called at the end of the training.

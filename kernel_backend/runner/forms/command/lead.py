@@ -16,7 +16,7 @@ from kernel_backend.checkpoints.storage import open_storage
 from kernel_backend.definition.forms.command import COMMAND
 from kernel_backend.definition.forms.script import SCRIPT
 from kernel_backend.durable import replacing
-from kernel_backend.errors import DaylightError, InvalidDefinition
+from kernel_backend.errors import DaylightError
 from kernel_backend.home import program_folder
 from kernel_backend.model.experiment import Metric
 from kernel_backend.model.launch.launch_spec import LaunchSpec
@@ -50,6 +50,10 @@ class Lead:
     The target is the epoch or step at which the trial's search decides whether it trains further.
     """
 
+    # It shares what judges reports, holds the target and writes checkpoints with ExternalTraining, but not its
+    # boundaries: a program goes on while its reports are read, saves its files when it likes, and is suspended or ended
+    # from outside, so that there is no moment at which reports, files and an answer of the search belong together.
+
     def __init__(
         self, job: LaunchSpec, folder: Path, log: Path, instructions: Instructions, spool: Spool, progress: Progress
     ) -> None:
@@ -59,7 +63,7 @@ class Lead:
         self._messages = Messages(folder / messages_file(0))
         self._log_reader = log_reader(log, job.config.metric_pattern, Path(job.code))
         self._target = Target(job.until, SingleRank(), instructions, progress)
-        self._judgement = Judgement(job.config, self.note, COMMAND.way_of(job.config.metric))
+        self._judgement = Judgement(job.config, self.note, _way(job.config.metric))
         self._artifacts = ArtifactWriter(job, spool, progress)
         storage = open_storage(job.checkpoints, job.uid)
         self._checkpoints = Checkpointer(
@@ -334,8 +338,7 @@ class Lead:
         Raises InvalidDefinition if the program is in a search and has never reported the metric that the search
         compares.
         """
-        if self._job.config.search is not None and not self._judgement.validated:
-            raise InvalidDefinition(_unseen(self._job.config.metric))
+        self._judgement.must_have_validated(self.step)
         self._judgement.end(())
         self._commit_at_last()
 
@@ -357,9 +360,6 @@ def _judges(job: LaunchSpec) -> bool:
     return job.config.search is not None or job.config.metric != Metric()
 
 
-def _unseen(metric: Metric) -> str:
+def _way(metric: Metric) -> str:
     pattern = f", or --metric-pattern '{metric.name}: (?P<{metric.name}>[\\d.]+)'" if metric.name.isidentifier() else ""
-    return (
-        f"a search compares --metric {metric.name}, and the program reported none: {SCRIPT.way_of(metric)}, or "
-        f"{COMMAND.way_of(metric)}{pattern}"
-    )
+    return f"{SCRIPT.way_of(metric)}, or {COMMAND.way_of(metric)}{pattern}"
