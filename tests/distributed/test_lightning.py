@@ -236,6 +236,15 @@ def test_two_slots_train_and_count_what_one_does(tmp_path):
         del expected["collected"], found["collected"]  # a mean of means of shares, as a module computes it by itself
         assert found == pytest.approx(expected, rel=1e-4)
         assert second.reports("validation")[step] == pytest.approx(first.reports("validation")[step], rel=1e-4)
+    grown = Trial(tmp_path / "grown", source=PLAIN, slots=1, batch_size=11, every="1steps")
+    killed = grown.start(hold=9).reaches(8)
+    killed.wait(lambda: "8-1" in killed.committed())
+    killed.kill(0)
+    grown.slots = 2  # within an epoch, of which the second rank has seen nothing
+    resumed = grown.run(resume_from="8-1")
+    assert resumed.codes == [0, 0], resumed.logs()
+    for name, tensor in one.model().items():
+        torch.testing.assert_close(grown.model()[name], tensor, rtol=1e-4, atol=1e-5)
 
 
 def test_early_stopping_ends_a_training_as_completed(trial):

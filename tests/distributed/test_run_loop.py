@@ -8,6 +8,7 @@ import pytest
 import torch
 from form_contract import FormContract
 from gang import STAND, Trial, as_json
+from test_begins_with_weights import begun_with
 
 from kernel_backend.model.reports import Report
 from kernel_backend.runner.data.permutation import Permutation
@@ -175,6 +176,14 @@ class TestContract(FormContract):
     source = NESTED
     diverging = NESTED.replace("lr=1e-2", "lr=1e30")
     slots = 2
+
+
+def test_weights_from_another_model_are_taken_as_far_as_they_match(tmp_path, whole):
+    child = begun_with(whole[1], tmp_path, source=NESTED, slots=1, params={"width": 8}, options={"weights_from": "1"})
+    ran = child.run(resume_from="0-0")
+    assert ran.codes == [0], ran.logs()
+    (note,) = [each for each in ran.notes() if each.startswith("the other trial's weights lack body.0.weight, ")]
+    assert "head.bias" not in note
 
 
 # REINFORCE in a corridor: no data, an environment with a state of its own, and other actions on every slot.

@@ -211,8 +211,9 @@ class ExternalTraining:
             return
         self._began = self.position.step
         self._checkpoints.eager = self.eager
-        if lacking := self.contents.missing:
-            self.rank.note(f"those weights lack {listed(lacking, SHOWN)}, or have another shape: these begin anew")
+        if self.contents.missing:
+            lacking = listed(self.contents.missing, SHOWN)
+            self.rank.note(f"the other trial's weights lack {lacking}, or have another shape: they begin anew")
         if self.resumed_from is None and self.contents.modules and self.rank.ranks.rank == 0:
             found = weights(nn.Module(), self.contents.modules)
             self.rank.spool.say(Fact(name="weights", value=found.to_json()))

@@ -16,25 +16,19 @@ class PerRank:
     def __init__(self, trainer: Any, results: Results, attributes: Attributes) -> None:
         """Set up the checkpoint part for a Trainer, its logged values (`results`) and the user's `attributes`."""
         self._trainer, self._values, self._attributes = trainer, results, attributes
-        self.within_epoch = False  # the loaded state was saved in the middle of an epoch
 
     def state_dict(self) -> dict[str, Any]:
         """Return copies of this rank's running means, attributes and metric states."""
-        progress = self._trainer.fit_loop.epoch_progress.current
         return {
             "results": self._values.state_dict(),
             "current_fx": self._trainer._logger_connector._current_fx,
-            "within": bool(progress.ready > progress.completed),
             "own": self._attributes.state_dict(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Write a saved state into the Trainer and the user's objects; it may be called several times."""
-        self.within_epoch = state["within"]
         self._attributes.put(state["own"])
-        connector = self._trainer._logger_connector
-        connector._current_fx = state["current_fx"]
-        connector._first_loop_iter = False if self.within_epoch else None
+        self._trainer._logger_connector._current_fx = state["current_fx"]
         self._values.load_state_dict(state["results"], self._trainer.strategy.reduce, self._metric_at)
 
     def begin(self, seed: int, rank: int, step: int) -> None:

@@ -18,11 +18,14 @@ class TrainerState:
         """Set up the checkpoint part for a Trainer."""
         self._trainer = trainer
         self._loaded: dict[str, Any] | None = None
+        self.within_epoch = False  # the restored state was saved in the middle of an epoch
 
     def state_dict(self) -> dict[str, Any]:
         """Return the counters of the loops, the metrics that callbacks have received, and the callbacks' states."""
         trainer, connector = self._trainer, self._trainer._logger_connector
+        epoch = trainer.fit_loop.epoch_progress.current
         return {
+            "within_epoch": bool(epoch.ready > epoch.completed),
             "loops": {name: each.state_dict() for name, each in _counters(trainer).items()},
             "batches_that_stepped": trainer.fit_loop.epoch_loop._batches_that_stepped,
             "should_stop": trainer.should_stop,
@@ -52,7 +55,9 @@ class TrainerState:
             each.load_state_dict(state["loops"][name])
         trainer.fit_loop.epoch_loop._batches_that_stepped = state["batches_that_stepped"]
         trainer.should_stop = state["should_stop"]
+        self.within_epoch = state["within_epoch"]
         connector = trainer._logger_connector
+        connector._first_loop_iter = False if self.within_epoch else None
         connector._callback_metrics, connector._logged_metrics = (
             _copied(state[each]) for each in ("callback_metrics", "logged_metrics")
         )

@@ -231,13 +231,12 @@ class LightningTraining:
             raise InvalidDefinition("a search compares validations: write a validation_step and a val_dataloader")
         refuse_unregistered(self.module, trainer.optimizers)
         self.attributes = Attributes(self._owners(), _ignored())
-        self.per_rank = PerRank(trainer, self.results, self.attributes)
         self.state = TrainerState(trainer)
         schedules = [each.scheduler for each in trainer.lr_scheduler_configs]
         session = self._session = ExternalTraining(
             rank,
             "lightning",
-            own=self.per_rank,
+            own=PerRank(trainer, self.results, self.attributes),
             steps_per_epoch=self.per_epoch,
             validates=_overrides(self.module, "validation_step"),
             schedules_know_length=any(hasattr(each, "total_steps") or hasattr(each, "T_max") for each in schedules),
@@ -302,11 +301,11 @@ class LightningTraining:
     @property
     def resumes_within_epoch(self) -> bool:
         """Return True at the start of an epoch in which earlier attempts have trained some steps."""
-        return self.per_rank.within_epoch
+        return self.state.within_epoch
 
     def resumed_within_epoch(self) -> None:
         """Record that the partly trained epoch is being continued."""
-        self.per_rank.within_epoch = False
+        self.state.within_epoch = False
 
     @property
     def total_steps(self) -> int | None:
