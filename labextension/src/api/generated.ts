@@ -582,7 +582,7 @@ export interface components {
              * @default functions
              * @enum {string}
              */
-            form: "functions" | "plain" | "command";
+            form: "functions" | "plain" | "command" | "prediction";
             /** @default 1 */
             slots: number;
             /** @default null */
