@@ -2,6 +2,8 @@
 const { rspack } = require('@rspack/core');
 
 module.exports = {
+  // The name changes with the content; JupyterLab's server lets browsers keep what is asked for with a `v`.
+  output: { chunkFilename: '[name].[contenthash:8].js?v=1' },
   optimization: {
     mangleExports: 'size',
     // Modules that several lazily loaded parts share are a file of their own from this size on, and not in each of them.

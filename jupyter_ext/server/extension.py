@@ -15,7 +15,6 @@ from jupyter_ext.server.handlers import (
     ActHandler,
     BundleHandler,
     Change,
-    FileHandler,
     QuickstartHandler,
     ReadHandler,
     StreamHandler,
@@ -30,8 +29,7 @@ from kernel_backend.routes.operations import PARTS, Operation
 
 NUMBER = f"({PARTS['number']})"
 ONE = "/api/experiments/{}"
-NAME = f"({PARTS['artifact']})"
-_KEPT = f"daylight/api/experiments/{NUMBER}/checkpoints/{NUMBER}/({PARTS['checkpoint']})/files.tar"
+_PATTERNS = {re.sub(r"{\w+}", "{}", endpoint.path): f"daylight{endpoint.pattern}" for endpoint in ENDPOINTS}
 
 
 def _passed_on(method: str) -> dict[str, Operation]:
@@ -70,23 +68,18 @@ class DaylightExtension(LoggingConfigurable):
         """Return the routes: pattern below the base URL, handler class, and the handler's arguments."""
         proxy = Proxy(Finder(self.start_limit, self.log), self.answer_limit, self.log)
         return [
-            *((_pattern(path), ReadHandler, {"proxy": proxy, "path": path}) for path in READS),
-            *((_pattern(path), ActHandler, {"proxy": proxy, "path": path}) for path in ACTS),
+            *((_PATTERNS[path], ReadHandler, {"proxy": proxy, "path": path}) for path in (*READS, FILE)),
+            *((_PATTERNS[path], ActHandler, {"proxy": proxy, "path": path}) for path in ACTS),
             *(
-                (_pattern(path), Change, {"proxy": proxy, "path": path, "body": body, "optional": path in OPTIONAL})
+                (_PATTERNS[path], Change, {"proxy": proxy, "path": path, "body": body, "optional": path in OPTIONAL})
                 for path, body in CHANGES.items()
             ),
-            (_pattern(FILE.removesuffix("{}")) + NAME, FileHandler, {"proxy": proxy, "path": FILE}),
-            (_KEPT, StreamHandler, {"proxy": proxy, "path": CHECKPOINT}),
+            (_PATTERNS[CHECKPOINT], StreamHandler, {"proxy": proxy, "path": CHECKPOINT}),
             ("daylight/api/stream", Relay, {"proxy": proxy}),
             (f"daylight/bundle/{NUMBER}", BundleHandler, {"proxy": proxy}),
             ("daylight/quickstart", QuickstartHandler, {"proxy": proxy}),
             ("daylight(?:/.*)?", UnknownHandler, {"proxy": proxy}),
         ]
-
-
-def _pattern(path: str) -> str:
-    return f"daylight{re.escape(path)}".replace(re.escape("{}"), NUMBER)
 
 
 def _load_jupyter_server_extension(server: ServerApp) -> None:

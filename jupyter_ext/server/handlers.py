@@ -99,8 +99,8 @@ class Api(Handler, APIHandler):
         self.finish(answer.body, set_content_type=answer.type)
 
     async def relay(self, parts: tuple[str, ...], body: bytes = b"") -> None:
-        """Send the request to the service, with `parts` inserted in its path, and forward the reply."""
-        path = self.path.format(*parts)
+        """Send the request to the service, with `parts` quoted and inserted in its path, and forward the reply."""
+        path = self.path.format(*(quote(part, safe="") for part in parts))  # names may have any characters
         self.pass_on(await self.proxy.ask(str(self.request.method), path, self.request.query, body))
 
 
@@ -112,16 +112,6 @@ class ReadHandler(Api):
     async def get(self, *parts: str) -> None:
         """Forward the request to the service, and the reply to the page."""
         await self.relay(parts)
-
-
-class FileHandler(Api):
-    """Handler of GET requests whose paths contain names chosen by users."""
-
-    @authenticated
-    @authorized
-    async def get(self, *parts: str) -> None:
-        """Forward the request with the names in its path quoted, as they may have any characters."""
-        await self.relay(tuple(quote(part, safe="") for part in parts))
 
 
 class StreamHandler(Api):

@@ -1,4 +1,4 @@
-"""Serve the cluster page and the pages of experiments: short HTML documents, and the JavaScript that renders them."""
+"""Serve the pages of the cluster, of models and of experiments: short HTML documents, and their JavaScript."""
 
 from __future__ import annotations
 
@@ -75,6 +75,13 @@ class ClusterHandler(DocumentHandler):
     instead = "daylight quota, daylight queue, daylight nodes"
 
 
+class ModelsHandler(DocumentHandler):
+    """Handler of the page of registered models."""
+
+    page = "models"
+    instead = "daylight models"
+
+
 class ExperimentHandler(DocumentHandler):
     """Handler of the page of an experiment, whose document is the same whether or not there is such an experiment."""
 
@@ -122,9 +129,10 @@ class SlashHandler(PublicPage):
 PAGES: list[tuple[str, type[RequestHandler]]] = [
     ("", SlashHandler),
     ("/", ClusterHandler),
+    ("/models", ModelsHandler),
     (r"/confirm/([0-9]{1,9})-([A-Za-z0-9_-]{43})", ConfirmHandler),
     (r"/experiments/[0-9]{1,9}", ExperimentHandler),
-    (r"/static/((?:main|experiment|part)-[A-Z0-9]+\.(?:js|css))", BundleHandler),
+    (r"/static/((?:main|models|experiment|part)-[A-Z0-9]+\.(?:js|css))", BundleHandler),
 ]
 
 

@@ -228,6 +228,7 @@ EXPERIMENTS: tuple[Endpoint, ...] = (
             "Make a checkpoint the next version of a model; one that is a version already is returned as it is.",
             answer=Registered,
             body=Registration,
+            page=True,
         ),
     ),
     reads(
@@ -235,6 +236,7 @@ EXPERIMENTS: tuple[Endpoint, ...] = (
         "models.models",
         "List the registered models that the user may see, with versions, aliases and logs.",
         {"models": Model},
+        page=True,
     ),
     Endpoint(
         "/api/models/{name}",
@@ -244,6 +246,7 @@ EXPERIMENTS: tuple[Endpoint, ...] = (
                 Model,
                 body=ModelEdit,
                 again=True,
+                page=True,
                 verb="models.change",
                 does="Set, unset or protect an alias, or remove a version that no alias names.",
             ),

@@ -96,7 +96,7 @@ describe('the order', () => {
     expect(numbers(sorted(ROWS, column('param lr'), true))).toEqual([1, 3, 2, 10]);
     const named = [row(1, { name: 'run 10' }), row(2, { name: 'Run 9' }), row(3, { name: '' })];
     expect(numbers(sorted(named, column('name'), false))).toEqual([2, 1, 3]);
-    expect(numbers(sorted(ROWS, column('last accuracy'), true))).toEqual([1, 10, 3, 2]); // NaN is no value
+    expect(numbers(sorted([...ROWS].reverse(), column('last accuracy'), true))).toEqual([1, 10, 3, 2]); // NaN is no value
   });
 
   test('has the better or the newer first, where a column is pressed first', () => {

@@ -136,8 +136,9 @@ NOT_SIGNED_IN = {
     "": "a redirect to the next",
     "/": "nothing: the hub's sign-in",
     r"/confirm/([0-9]{1,9})-([A-Za-z0-9_-]{43})": "what a link in a mail confirms, by the secret in it: test_mail.py",
+    "/models": "nothing: the hub's sign-in",
     r"/experiments/[0-9]{1,9}": "nothing, whatever the number: the hub's sign-in",
-    r"/static/((?:main|experiment|part)-[A-Z0-9]+\.(?:js|css))": "the pages' program",
+    r"/static/((?:main|models|experiment|part)-[A-Z0-9]+\.(?:js|css))": "the pages' program",
 }
 SERVED = [f"{method} {route.path}" for route in ROUTES for method in route.operations]
 CALLS = {call.partition("?")[0]: (call, whose) for whose, calls in WHOSE.items() for call in calls}

@@ -86,6 +86,9 @@ def test_parts_are_loaded_when_they_are_needed_and_little_before(lab: Lab, ended
     expect(lab.page.get_by_role("article", name="Experiments")).to_be_visible()
     assert loaded(lab).keys() > compared.keys()
 
+    lab.command("daylight:models")
+    expect(lab.page.get_by_role("article", name="Models")).to_be_visible()
+
     write(lab.jupyter.notebooks / "parts.ipynb", "pass", output=kept(lab.jupyter.world, ended[0]))
     lab.command("docmanager:open", path="parts.ipynb")
     expect(lab.cell(0).locator("article.dl-view")).to_be_visible()

@@ -9,18 +9,21 @@ from typing import Any
 
 import httpx
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Route, expect
 
 from kernel_backend.api.pages import BUNDLE
 from kernel_backend.model.disk import nearly_full
+from kernel_backend.model.register.records import ModelEdit
 from kernel_backend.model.resources import Node
 from kernel_backend.service import disk
 from kernel_backend.service.loop import ends
+from tests.api.committed import commit
 from tests.api.test_searching import begun, search, trained
 from tests.browser.cluster_page import ClusterPage
 from tests.browser.conftest import cannot
 from tests.browser.shared_cluster import MEMBERS, Cluster
 from tests.browser.test_readable_by_all import AXE, RUN
+from tests.browser.view import LATE
 from tests.support.world import until
 
 pytestmark = pytest.mark.browser
@@ -180,7 +183,7 @@ def test_the_queue_is_put_in_another_order_by_keyboard(opened, cluster):
 def test_who_is_no_admin_sees_what_is_theirs_and_changes_nothing_else(opened, cluster):
     running, waiting = cluster.trains("dave", 8, "dave's secret"), cluster.waits("eve", 6, "mine")
     page = opened("eve")
-    expect(page.page.get_by_role("navigation", name="Views")).to_have_count(0)
+    expect(page.page.get_by_role("navigation", name="Views")).to_have_text("ClusterModels")
     expect(page.page.get_by_role("article", name="You")).to_contain_text("0 slots in use")
     expect(page.row("Your experiments", f"#{waiting} mine")).to_contain_text("queued")
     expect(page.row("Nodes", "n2")).to_contain_text("a user of vision, 8 slots")
@@ -329,6 +332,67 @@ def test_use_is_drawn_against_the_limit(opened, cluster):
         expect(page.button(span)).to_have_attribute("aria-pressed", "true")
         expect(page.page.get_by_role("img", name=re.compile("at most; the limit is 10"))).to_be_visible()
     page.shot("cluster-use")
+
+
+def test_models_are_shown_and_their_aliases_moved_by_those_who_may(tmp_path, browser):
+    cluster = Cluster(tmp_path)
+    context = browser.new_context(viewport={"width": 1400, "height": 900}, bypass_csp=True)  # for axe's script alone
+    try:
+        cluster.trains("dave", 4)
+        dave, page = cluster.client("dave"), ClusterPage(context)
+        page.open(f"{cluster.served.url}/#token=dave").page.get_by_role("link", name="Models", exact=True).click()
+        models = page.page.get_by_role("article", name="Models")
+        expect(models).to_contain_text("daylight register 12 --as memes")
+
+        for step, loss in ((10, 0.5), (20, 0.25)):
+            commit(cluster.served.home, step, loss=loss)
+            dave.register(1, 1, f"{step}-1", "memes", f"after step {step}")
+        row = page.row("Models", "memes")
+        expect(row).to_contain_text("loss 0.25", timeout=LATE)
+        version = page.row("Versions", "after step 10")
+        for text in ("#1", "step 10", "0.5", "dave", "today"):
+            expect(version).to_contain_text(text)
+
+        models.get_by_label("Alias", exact=True).fill("production")
+        models.get_by_label("to version").select_option("1")
+        models.get_by_label("Why").fill("the first that we trust")
+        models.get_by_role("button", name="Set", exact=True).click()
+        expect(models.get_by_role("status")).to_have_text("production is version 1")
+        expect(version).to_contain_text("production")
+        change = page.row("Changes", "production unset -> 1")
+        expect(change).to_contain_text("the first that we trust")
+        assert dave.model("memes").aliases == {"production": 1}
+
+        held: list[Route] = []  # until then the page knows nothing of a move elsewhere
+        page.page.route("**/api/models", lambda route: held.append(route))
+        dave.change_model("memes", ModelEdit(act="set", alias="production", version=2))
+        models.get_by_role("button", name="Unset").click()
+        expect(models.get_by_role("alert").last).to_have_text("memes@production is 2, not 1: someone has moved it")
+        page.page.unroute("**/api/models")  # which lets what is held go on
+        expect(row).to_contain_text("production 2", timeout=LATE)
+        models.get_by_role("button", name="Protect", exact=True).click()
+        expect(models.get_by_role("status")).to_have_text("production is version 2, protected")
+        models.get_by_role("button", name="Unset").click()
+        expect(models.get_by_role("alert").last).to_contain_text("memes@production is protected: only admins move it")
+        page.page.add_script_tag(path=AXE)
+        for scheme, width in ((scheme, width) for scheme in ("light", "dark") for width in (1400, 900, 390)):
+            page.page.emulate_media(color_scheme=scheme)
+            page.page.set_viewport_size({"width": width, "height": 900})
+            page.shot(f"models-{scheme}-{width}")
+            found = page.page.evaluate(RUN, [".dl-page"])
+            assert not found, "\n".join(found)
+            assert page.page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, width
+        models.get_by_role("button", name="#1").first.click()
+        page.experiment(1)
+
+        other = ClusterPage(context)
+        other.page.goto(f"{cluster.served.url}/models#token=danielle")
+        expect(other.row("Models", "dave/memes")).to_contain_text("production 2")
+        expect(other.page.get_by_role("button", name="Set", exact=True)).to_have_count(0)
+        assert not [*page.errors, *other.errors]
+    finally:
+        context.close()
+        cluster.close()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

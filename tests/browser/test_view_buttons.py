@@ -12,6 +12,7 @@ from kernel_backend.client import Client
 from kernel_backend.model.cluster.pools import PoolSettings
 from tests.browser.lab import Lab
 from tests.browser.notebooks import Gate
+from tests.support.submitted import daylight
 from tests.support.world import World
 
 pytestmark = [pytest.mark.browser, pytest.mark.distributed]
@@ -119,6 +120,26 @@ def test_an_end_offers_the_model_a_longer_training_and_the_checkpoints(lab: Lab,
     assert saved.value.suggested_filename == f"checkpoint-{number}.1-{row.id}.tar"
     with tarfile.open(saved.value.path()) as archive:
         assert f"checkpoint-{number}.1-{row.id}/model.safetensors" in archive.getnames()
+
+    steps.get_by_role("button", name="Register as").click()
+    steps.get_by_label("Best checkpoint as model").fill("no name")
+    steps.get_by_role("button", name="Register", exact=True).click()
+    expect(steps.get_by_role("alert")).to_contain_text("name")
+    steps.get_by_label("Best checkpoint as model").fill("memes")
+    steps.get_by_role("button", name="Register", exact=True).click()
+    expect(steps.get_by_role("status")).to_have_text(f"registered as memes 1, step {row.step}")
+    lab.panel.open().button("Models").click()
+    models = lab.page.get_by_role("article", name="Models")
+    models.get_by_label("Alias", exact=True).fill("production")
+    models.get_by_label("Why").fill("it is good")
+    models.get_by_label("Why").press("Enter")
+    expect(models.get_by_role("table", name="Changes")).to_contain_text("production unset -> 1")
+    lab.shot("models-tab")
+    shown = daylight(world, "model", "memes").stdout
+    assert "production unset -> 1" in shown
+    assert "it is good" in shown
+    models.get_by_role("table", name="Versions").get_by_role("button", name=f"#{number}").click()
+    view = lab.view_in_tab()
 
     length = steps.get_by_label("epochs in all")
     expect(length).to_have_value("2")

@@ -11,10 +11,11 @@ from jupyter_ext.server.extension import ACTS, CHANGES, FILE, READS
 from jupyter_ext.views.saved_state import MIME_TYPE
 from kernel_backend import __version__
 from kernel_backend.client import Client
+from kernel_backend.model.register.records import Registration
 from kernel_backend.model.views.overview import Overview
 from tests.api.later import LATER, SEARCH, Later, told
 from tests.api.served import Served
-from tests.api.test_other_versions import BODIES
+from tests.api.test_other_versions import BODIES, NAMED
 from tests.jupyter.hosted import Hosted
 from tests.support.world import until
 
@@ -43,7 +44,8 @@ def test_every_route_of_the_server_passes_on_what_a_later_service_answers(
         if path.endswith("stop"):
             until(lambda: client.experiment(1).ended, "it has ended")
     for path, kind in CHANGES.items():
-        answer = hosted.post(path.format(SEARCH), json=BODIES[kind])
+        parts = (1, 1, "50-1") if kind is Registration else (NAMED.get(kind, SEARCH),)
+        answer = hosted.post(path.format(*parts), json=BODIES[kind])
         if path.endswith("/trace"):
             assert (answer.status_code, answer.json()["error"]) == (409, "Conflict")  # none of its trials runs here
         else:

@@ -108,7 +108,7 @@ def test_the_wheel_holds_what_it_needs_and_no_sources_of_the_front_end(wheel: Pa
     names = zipfile.ZipFile(wheel).namelist()
     assert any(name.endswith("share/jupyter/labextensions/daylight/package.json") for name in names)
     assert any(name.endswith("jupyter_server_config.d/daylight.json") for name in names)
-    for page in ("main", "experiment"):
+    for page in ("main", "models", "experiment"):
         assert any(re.fullmatch(rf"kernel_backend/api/static/{page}-\w+\.js", name) for name in names), page
     assert not [
         name for name in names if name.endswith((".ts", ".tsx")) or name.startswith(("tests/", "labextension/"))

@@ -1195,6 +1195,77 @@ export interface components {
             mode: "min" | "max";
         };
         /**
+         * Model
+         * @description Registered model with its versions, oldest first, and its log.
+         */
+        Model: {
+            owner: string;
+            name: string;
+            /** @default [] */
+            versions: components["schemas"]["ModelVersion"][];
+            /** @default {} */
+            aliases: {
+                [key: string]: number;
+            };
+            /** @default [] */
+            protected: string[];
+            /** @default [] */
+            log: components["schemas"]["ModelChange"][];
+            /** @default  */
+            group: string;
+        };
+        /**
+         * ModelChange
+         * @description Entry of a model's log: the entries are numbered without gaps, and their times never go back.
+         */
+        ModelChange: {
+            /** @default 0 */
+            number: number;
+            at: number | ("NaN" | "Infinity" | "-Infinity");
+            who: string;
+            /** @enum {string} */
+            act: "register" | "set" | "unset" | "remove" | "protect" | "unprotect";
+            /** @default null */
+            version: number | null;
+            /** @default  */
+            alias: string;
+            /** @default null */
+            before: number | null;
+            /** @default  */
+            note: string;
+        };
+        /**
+         * ModelVersion
+         * @description Version of a model: an immutable pointer to a checkpoint, with what was known when it was registered.
+         */
+        ModelVersion: {
+            owner: string;
+            name: string;
+            version: number;
+            experiment: number;
+            trial: number;
+            search: boolean;
+            checkpoint: string;
+            step: number;
+            digest: string;
+            snapshot: string;
+            author: string;
+            group: string;
+            metric: components["schemas"]["Metric"];
+            /** @default {} */
+            metrics: {
+                [key: string]: number | ("NaN" | "Infinity" | "-Infinity");
+            };
+            /** @default null */
+            guarantee: string | null;
+            /** @default null */
+            data: string | null;
+            who: string;
+            at: number | ("NaN" | "Infinity" | "-Infinity");
+            /** @default  */
+            note: string;
+        };
+        /**
          * NodeRun
          * @description Gang, notebook server or program outside of Daylight that holds slots of a node.
          *
@@ -1690,6 +1761,14 @@ export interface components {
             whole: components["schemas"]["SlotUse"];
             /** @default [] */
             curve: components["schemas"]["SlotUse"][];
+        };
+        /**
+         * Registered
+         * @description Version of a model, and whether a request has made it; otherwise the checkpoint was registered before.
+         */
+        Registered: {
+            version: components["schemas"]["ModelVersion"];
+            new: boolean;
         };
         /**
          * Reported
@@ -2468,6 +2547,9 @@ export type LogEntry = components['schemas']['LogEntry'];
 export type LogPolicy = components['schemas']['LogPolicy'];
 export type Message = components['schemas']['Message'];
 export type Metric = components['schemas']['Metric'];
+export type Model = components['schemas']['Model'];
+export type ModelChange = components['schemas']['ModelChange'];
+export type ModelVersion = components['schemas']['ModelVersion'];
 export type NodeRun = components['schemas']['NodeRun'];
 export type NodeUse = components['schemas']['NodeUse'];
 export type Outcome = components['schemas']['Outcome'];
@@ -2484,6 +2566,7 @@ export type Quota = components['schemas']['Quota'];
 export type Range = components['schemas']['Range'];
 export type RankTimes = components['schemas']['RankTimes'];
 export type RankUse = components['schemas']['RankUse'];
+export type Registered = components['schemas']['Registered'];
 export type Reported = components['schemas']['Reported'];
 export type Results = components['schemas']['Results'];
 export type Resume = components['schemas']['Resume'];

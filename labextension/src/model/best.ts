@@ -27,7 +27,8 @@ export function bestRows(rows: readonly TrialRow[], metric: Metric): TrialRow[] 
   return ranked(rows, metric, row => [row.trial, row.best]);
 }
 
-function ranked<Item>(
+/** Return the items that have a value, best first; ties go to the lower index. */
+export function ranked<Item>(
   items: readonly Item[],
   metric: Metric,
   valueOf: (item: Item) => readonly [index: number, value: number | null]

@@ -1,6 +1,8 @@
 /** What can be done with a training that has ended, as in `kernel_backend/text/next_steps.py`. */
 
-import type { Overview } from '../api/types';
+import type { CheckpointInfo, Metric, Overview } from '../api/types';
+import { ranked } from './best';
+import { num } from './curves';
 import { ended, frontOf, stateOf } from './overview';
 import { knownEpochs, runsAsItIs } from './text';
 
@@ -23,4 +25,13 @@ export function longer(overview: Overview): ['epochs' | 'steps', number] | null 
     return null;
   }
   return config.steps === null ? ['epochs', 2 * config.epochs] : ['steps', 2 * config.steps];
+}
+
+/** Return the best checkpoint by a metric; ties go to the lower trial and the earlier step. */
+export function bestCheckpoint(found: readonly CheckpointInfo[], metric: Metric): CheckpointInfo | undefined {
+  const ordered = [...found].sort((one, other) => one.trial - other.trial || one.step - other.step);
+  return ranked(ordered, metric, ({ metrics }) => {
+    const value = num(metrics[metric.name] ?? NaN);
+    return [0, Number.isFinite(value) ? value : null];
+  })[0];
 }

@@ -5,7 +5,7 @@ import * as React from 'react';
 import { Accounts } from './accounts';
 import { Audit } from './audit';
 import type { Cluster } from './cluster';
-import { isView, type ClusterSnapshot, type View } from './clusterstate';
+import { isView, type ClusterSnapshot, type View, VIEWS } from './clusterstate';
 import { Disk } from './disk';
 import type { Links } from './links';
 import { MyAccount } from './myaccount';
@@ -105,15 +105,16 @@ function Head({ snapshot, view, admin, links }: HeadProps): React.JSX.Element {
         <Sun />
         Daylight
       </h1>
-      {admin && (
-        <nav aria-label="Views">
-          {Object.entries(TITLES).map(([name, title]) => (
-            <a key={name} href={`#${name}`} aria-current={name === view ? 'page' : undefined}>
-              {title}
+      <nav aria-label="Views">
+        {VIEWS.filter(name => admin || name === 'cluster').map(name => (
+          <React.Fragment key={name}>
+            <a href={`#${name}`} aria-current={name === view ? 'page' : undefined}>
+              {TITLES[name]}
             </a>
-          ))}
-        </nav>
-      )}
+            {name === 'cluster' && <a href="models">Models</a>}
+          </React.Fragment>
+        ))}
+      </nav>
       {Object.keys(links).length > 0 && (
         <nav aria-label="Elsewhere">
           {Object.entries(links).map(([text, href]) => (

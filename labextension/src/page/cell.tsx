@@ -2,6 +2,8 @@
 
 import * as React from 'react';
 
+import { messageOf } from '../service/source';
+
 interface Props {
   name: string; // `Limit of ada`
   text: string; // displayed text, also the initial text of the input
@@ -43,7 +45,7 @@ export function EditCell({ name, text, width, empty, note, changed, save }: Prop
       await save(draft);
       close(focus);
     } catch (error) {
-      setWrong(error instanceof Error ? error.message : String(error));
+      setWrong(messageOf(error));
     } finally {
       setBusy(false);
     }

@@ -4,6 +4,7 @@ import * as React from 'react';
 import uPlot from 'uplot';
 
 import type { Account, UseOverTime } from '../api/types';
+import { messageOf } from '../service/source';
 import { Theme } from '../view/theme';
 import type { Cluster } from './cluster';
 import { nameOf } from './actions';
@@ -39,7 +40,7 @@ export function UseChart({ cluster, account, close }: Props): React.JSX.Element 
         }
       } catch (error) {
         if (!over) {
-          setWrong(error instanceof Error ? error.message : String(error));
+          setWrong(messageOf(error));
         }
       }
     };

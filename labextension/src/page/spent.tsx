@@ -4,6 +4,7 @@ import * as React from 'react';
 
 import type { SpendingReport } from '../api/types';
 import { sentence } from '../model/text';
+import { messageOf } from '../service/source';
 import { download } from '../view/download';
 import type { By, Cluster } from './cluster';
 import { columnsOf, rowsOf, titleOf } from './spending';
@@ -27,7 +28,7 @@ export function Spent({ cluster, admin }: { cluster: Cluster; admin: boolean }):
         }
       } catch (error) {
         if (!over) {
-          setWrong(textOf(error));
+          setWrong(messageOf(error));
         }
       }
     };
@@ -46,7 +47,7 @@ export function Spent({ cluster, admin }: { cluster: Cluster; admin: boolean }):
     try {
       download(`usage-by-${by}.csv`, await cluster.spendingCsv(by));
     } catch (error) {
-      setWrong(textOf(error));
+      setWrong(messageOf(error));
     }
   };
   if (report === null || (report.rows.length === 0 && by === 'month')) {
@@ -86,8 +87,4 @@ export function Spent({ cluster, admin }: { cluster: Cluster; admin: boolean }):
       )}
     </section>
   );
-}
-
-function textOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
 }

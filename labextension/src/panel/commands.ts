@@ -12,6 +12,7 @@ import {
   refreshIcon,
   runIcon,
   tableRowsIcon,
+  folderFavoriteIcon,
   stopIcon,
   undoIcon
 } from '@jupyterlab/ui-components';
@@ -35,6 +36,7 @@ export const OPEN = 'daylight:open';
 export const COMPARE = 'daylight:compare';
 export const REFRESH = 'daylight:refresh';
 export const TABLE = 'daylight:table';
+export const MODELS = 'daylight:models';
 const COPY = 'daylight:copy-command';
 const LINK = 'daylight:copy-link';
 const BROWSE = 'daylight:open-in-browser';
@@ -51,6 +53,7 @@ export interface Parts {
   news: () => void; // an experiment may have begun or ended
   showPanel: () => void;
   showTable: () => void;
+  showModels: () => void;
 }
 
 /**
@@ -76,6 +79,12 @@ export class Commands {
         caption: 'Show all experiments in a table',
         icon: tableRowsIcon,
         execute: () => this._parts.showTable()
+      },
+      [MODELS]: {
+        label: 'Models',
+        caption: 'Show the registered models',
+        icon: folderFavoriteIcon,
+        execute: () => this._parts.showModels()
       },
       [OPEN]: this._open(),
       [COMPARE]: this._compare(),
@@ -104,7 +113,6 @@ export class Commands {
       },
       [REFRESH]: {
         label: 'Refresh Experiments',
-        caption: 'Ask the service at once',
         icon: refreshIcon,
         execute: () => this._parts.news()
       }
@@ -118,7 +126,6 @@ export class Commands {
   private _open(): CommandRegistry.ICommandOptions {
     return {
       label: args => (args.pointed ? 'Open' : 'Open an Experiment…'),
-      caption: 'Open an experiment in a tab',
       icon: launchIcon,
       isEnabled: args => this._isThere(args),
       execute: async args => {
@@ -145,7 +152,6 @@ export class Commands {
         const several = numbers.length > 1 ? `Compare ${numbers.map(number => `#${number}`).join(', ')}` : null;
         return args.pointed ? (several ?? 'Choose to Compare') : 'Compare Experiments…';
       },
-      caption: 'Open experiments side by side in a tab',
       isEnabled: args => this._isThere(args),
       execute: async args => {
         let numbers = chosen(args);
@@ -172,7 +178,9 @@ export class Commands {
     const enabled = (args: Args): boolean => {
       const number = this._numberOf(args);
       const known = number === null ? null : this._find(number);
-      return this._isThere(args) && (known === null || verbsOf(known).includes(verb));
+      return (
+        this._isThere(args) && (known === null || verbsFor({ overview: known, connection: 'live' }).includes(verb))
+      );
     };
     return {
       label: args => (args.pointed ? `${word}${asks ? '…' : ''}` : this._label(word, asks)),
@@ -302,20 +310,4 @@ function openPage(address: string): void {
 /** Return the URL of a page of the service, by its URL or its path on this host. */
 function pageOf(address: string): string {
   return new URL(address, window.location.origin).href;
-}
-
-function verbsOf(overview: Overview): Verb[] {
-  const { number } = overview.experiment;
-  return verbsFor({
-    number,
-    overview,
-    curves: [],
-    trial: 1,
-    captured: [],
-    search: null,
-    connection: 'live',
-    heard: true,
-    error: null,
-    at: 0
-  });
 }

@@ -1,6 +1,6 @@
 /** Header of the panel: slots in use, search field, filters. */
 
-import { refreshIcon, tableRowsIcon } from '@jupyterlab/ui-components';
+import { refreshIcon, tableRowsIcon, folderFavoriteIcon } from '@jupyterlab/ui-components';
 import * as React from 'react';
 
 import type { NodeUse } from '../api/types';
@@ -46,22 +46,26 @@ function Meter({ node, name }: { node: NodeUse; name: string }): React.JSX.Eleme
   );
 }
 
-/** Buttons that show all experiments in a table, and ask the service again. */
-export function HeadButtons({ table, refresh }: { table: () => void; refresh: () => void }): React.JSX.Element {
+interface HeadProps {
+  table: () => void;
+  models: () => void;
+  refresh: () => void;
+}
+
+/** Buttons that show all experiments and the registered models in tables, and ask the service again. */
+export function HeadButtons({ table, models, refresh }: HeadProps): React.JSX.Element {
+  const buttons = [
+    ['Experiments', 'All experiments in a table', tableRowsIcon, table],
+    ['Models', 'Registered models', folderFavoriteIcon, models],
+    ['Refresh', 'Look again', refreshIcon, refresh]
+  ] as const;
   return (
     <span>
-      <button
-        type="button"
-        className="dl-icon-button"
-        aria-label="Experiments"
-        title="All experiments in a table"
-        onClick={table}
-      >
-        <tableRowsIcon.react tag="span" stylesheet="menuItem" />
-      </button>
-      <button type="button" className="dl-icon-button" aria-label="Refresh" title="Look again" onClick={refresh}>
-        <refreshIcon.react tag="span" stylesheet="menuItem" />
-      </button>
+      {buttons.map(([name, title, icon, press]) => (
+        <button key={name} type="button" className="dl-icon-button" aria-label={name} title={title} onClick={press}>
+          <icon.react tag="span" stylesheet="menuItem" />
+        </button>
+      ))}
     </span>
   );
 }

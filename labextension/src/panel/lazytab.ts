@@ -1,12 +1,14 @@
 /** Tab of the main area whose content is drawn by code that is loaded when the first tab of its kind is opened. */
 
+import type { ILabShell } from '@jupyterlab/application';
+import { MainAreaWidget, type WidgetTracker } from '@jupyterlab/apputils';
 import { Widget } from '@lumino/widgets';
 
 import type { Part } from '../part';
 import { PartNotice } from '../view/partnotice';
 import { sunIcon } from './icon';
 
-interface Content {
+export interface Content {
   retry(): void; // to connect after an error
   dispose(): void;
 }
@@ -56,4 +58,25 @@ export class LazyTab<Code, Shown extends Content> extends Widget {
       this.content = this._make(code, this);
     }
   }
+}
+
+/** Open the tab with an id, or activate it if it is open. */
+export function openTab<Tab extends Widget & Pick<Content, 'retry'>>(
+  shell: ILabShell,
+  tracker: WidgetTracker<MainAreaWidget<Tab>>,
+  id: string,
+  make: () => Tab
+): void {
+  const known = tracker.find(each => each.id === id);
+  known?.content.retry(); // what it shows may exist by now
+  const widget = known ?? new MainAreaWidget({ content: make() });
+  if (!known) {
+    widget.id = id;
+    widget.toolbar.hide();
+    void tracker.add(widget);
+  }
+  if (!widget.isAttached) {
+    shell.add(widget, 'main');
+  }
+  shell.activateById(id);
 }

@@ -2,6 +2,8 @@
 
 import { Notification } from '@jupyterlab/apputils';
 
+import { messageOf } from '../service/source';
+
 export const SHOWN_MS = 10_000; // duration of a notification; without it the notification is only counted
 
 /** Run an action, and show its error. */
@@ -9,7 +11,7 @@ export async function told(act: () => Promise<void>): Promise<void> {
   try {
     await act();
   } catch (error) {
-    Notification.error(error instanceof Error ? error.message : String(error), { autoClose: SHOWN_MS });
+    Notification.error(messageOf(error), { autoClose: SHOWN_MS });
   }
 }
 

@@ -17,6 +17,7 @@ export interface Doors {
   open: (number: number) => void;
   compare: (numbers: readonly number[]) => void;
   table: () => void;
+  models: () => void;
 }
 
 /** What the panel's parts draw, and the actions that they offer. */
@@ -39,7 +40,7 @@ export function PanelBody({ experiments, notebook, doors }: PanelProps): React.J
               Cluster page
             </a>
           )}
-          <HeadButtons table={doors.table} refresh={refresh} />
+          <HeadButtons table={doors.table} models={doors.models} refresh={refresh} />
         </div>
         <Meters nodes={error ? [] : nodes} />
         {(list.length > 0 || isNarrow(filter)) && (

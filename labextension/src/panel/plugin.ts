@@ -4,15 +4,17 @@ import type { ILabShell, ILayoutRestorer, JupyterFrontEnd } from '@jupyterlab/ap
 import type { ICommandPalette } from '@jupyterlab/apputils';
 
 import { notebookIn } from '../document';
+import { Part } from '../part';
 import { opensExperiments } from '../service/opening';
 import { LabSource } from '../service/request';
-import { Commands, COMPARE, OPEN, REFRESH, TABLE } from './commands';
+import type { TableOptions } from '../table/tableview';
+import { Commands, COMPARE, MODELS, OPEN, REFRESH, TABLE } from './commands';
 import { EndNotices, visibleViews } from './endnotices';
 import { Experiments } from './experiments';
 import { Panel } from './panel';
 import { Memory, rememberedIn } from './remembered';
 import type { LiveSettings } from './settings';
-import { Table } from './tabletab';
+import { SingleTab } from './singletab';
 import { Tabs } from './tabs';
 
 const RANK = 150; // below the file browser and the running kernels
@@ -38,17 +40,28 @@ export function activatePanel(
   };
   const open = (number: number): void => void app.commands.execute(OPEN, { number });
   const tabs = new Tabs(shell, { source, settings, news, open });
-  const table = new Table(shell, {
+  const options: TableOptions = {
     source,
     settings,
     baseUrl: serverSettings.baseUrl,
     act: (...asked) => experiments.act(...asked),
     open: numbers => tabs.open(numbers)
-  });
+  };
+  const table = new SingleTab(shell, 'daylight-experiments', [
+    new Part(() => import('../table/tableview')),
+    'Experiments',
+    ({ TableView }, tab) => new TableView(tab.node, options, tab.isVisible)
+  ]);
+  const models = new SingleTab(shell, 'daylight-models', [
+    new Part(() => import('../register/modelsview')),
+    'Models',
+    ({ ModelsView }, tab) => new ModelsView(tab.node, source, tab.isVisible)
+  ]);
   const panel = new Panel(experiments, {
     open,
     compare: () => void app.commands.execute(COMPARE),
-    table: () => table.open()
+    table: () => table.open(),
+    models: () => models.open()
   });
   opensExperiments(number => void app.commands.execute(OPEN, { number }));
   new Commands(app, {
@@ -56,7 +69,8 @@ export function activatePanel(
     tabs,
     news,
     showPanel: () => shell.activateById(panel.id),
-    showTable: () => table.open()
+    showTable: () => table.open(),
+    showModels: () => models.open()
   }).add(palette);
   const ends = new EndNotices(source, settings, {
     baseUrl: serverSettings.baseUrl,
@@ -73,6 +87,7 @@ export function activatePanel(
   if (restorer) {
     tabs.restore(restorer, OPEN);
     table.restore(restorer, TABLE);
+    models.restore(restorer, MODELS);
   }
   const look = (): void => {
     panel.notebook = notebookIn(shell.currentWidget);

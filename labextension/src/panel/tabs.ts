@@ -1,11 +1,11 @@
 /** Experiments in tabs of the main area: one tab each, restored after a reload. */
 
 import type { ILabShell, ILayoutRestorer } from '@jupyterlab/application';
-import { MainAreaWidget, WidgetTracker } from '@jupyterlab/apputils';
+import { type MainAreaWidget, WidgetTracker } from '@jupyterlab/apputils';
 
 import type { Overview } from '../api/types';
 import { Part } from '../part';
-import { LazyTab } from './lazytab';
+import { LazyTab, openTab } from './lazytab';
 import { numbersLabel } from './list';
 import type { Draw, TabContent, TabOptions } from './tabcontent';
 
@@ -51,14 +51,8 @@ export class Tabs {
 
   /** Open a tab with these experiments, or activate it if it is open. */
   open(numbers: readonly number[]): void {
-    const id = `daylight-${numbers.join('-')}`;
-    const known = this._tracker.find(each => each.id === id);
-    known?.content.retry(); // the experiment may exist by now
-    const widget = known ?? this._make(id, numbers);
-    if (!widget.isAttached) {
-      this._shell.add(widget, 'main');
-    }
-    this._shell.activateById(widget.id);
+    const make = (): Tab => new Tab(numbers, this._options);
+    openTab(this._shell, this._tracker, `daylight-${numbers.join('-')}`, make);
   }
 
   /** Number of the experiment in the active tab, if there is one. */
@@ -82,13 +76,5 @@ export class Tabs {
       args: widget => ({ numbers: [...widget.content.numbers] }),
       name: widget => widget.content.numbers.join('-')
     });
-  }
-
-  private _make(id: string, numbers: readonly number[]): MainAreaWidget<Tab> {
-    const widget = new MainAreaWidget({ content: new Tab(numbers, this._options) });
-    widget.id = id;
-    widget.toolbar.hide();
-    void this._tracker.add(widget);
-    return widget;
   }
 }

@@ -8,6 +8,7 @@ import type { ILauncher } from '@jupyterlab/launcher';
 
 import { sunIcon } from '../panel/icon';
 import { LabSource } from '../service/request';
+import { messageOf } from '../service/source';
 import { copyInto } from './copy';
 
 export const QUICKSTART = 'daylight:quickstart';
@@ -34,7 +35,7 @@ export function addQuickstart(app: JupyterFrontEnd, { launcher, palette, browser
         const path = await copyInto(contents, folder, await source.quickstart());
         await app.commands.execute('docmanager:open', { path });
       } catch (error) {
-        const said = error instanceof Error ? error.message : String(error);
+        const said = messageOf(error);
         Notification.error(`The quickstart could not be copied into ${folder || 'the top folder'}: ${said}`, {
           autoClose: SHOWN_MS
         });

@@ -5,7 +5,7 @@ import { POINTS } from '../model/curves';
 import type { ExperimentCache } from '../model/experimentstate';
 import { frontOf, holdingState, overviewIn } from '../model/overview';
 import { runsAsItIs } from '../model/text';
-import { ServiceError, StreamCut } from './source';
+import { messageOf, ServiceError, StreamCut } from './source';
 import type { Listener, Source, Subscription } from './source';
 
 /**
@@ -291,7 +291,7 @@ export class Line {
   private _tryAgain(error: unknown): void {
     const pause = PAUSES_S[Math.min(this._failures, PAUSES_S.length - 1)] ?? 0;
     this._failures += 1;
-    this._why = error instanceof Error ? error.message : String(error);
+    this._why = messageOf(error);
     this._become('lost', inWords(this._why, `trying again in ${pause} s`));
     // Spread the retries of a page's views over time.
     this._retrying = setTimeout(() => this.connect(), 1000 * pause * (0.8 + 0.4 * this._options.chance()));

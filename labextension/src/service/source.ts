@@ -57,3 +57,8 @@ export class StreamCut extends ServiceError {
     super(0, message);
   }
 }
+
+/** Return the text of an error. */
+export function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}

@@ -131,8 +131,7 @@ export class Watch {
 
   /** Stop, pause, resume, move, label, trace or delete the experiment, or steer its search; throws ServiceError. */
   async act(verb: Act, asked?: ActionBody): Promise<void> {
-    await this._checked();
-    const overview = readOverview(await this._source.post(`/experiments/${this._number}/${verb}`, asked));
+    const overview = readOverview(await this.post(`/${verb}`, asked));
     if (!this._disposed) {
       this._line.takeNewer(overview);
       this.retry(); // the service answers, so that a stream can be opened
@@ -142,8 +141,13 @@ export class Watch {
 
   /** Run the experiment again with these changes; return the new one's number. Throws ServiceError. */
   async rerun(asked: ActionBody): Promise<number> {
+    return readOverview(await this.post('/rerun', asked)).experiment.number;
+  }
+
+  /** Return the service's answer to a request at a path below this experiment's; throws ServiceError. */
+  async post(path: string, asked?: ActionBody): Promise<unknown> {
     await this._checked();
-    return readOverview(await this._source.post(`/experiments/${this._number}/rerun`, asked)).experiment.number;
+    return this._source.post(`/experiments/${this._number}${path}`, asked);
   }
 
   /** Return the service's JSON at a path below this experiment's, such as `/search`; throws ServiceError. */

@@ -12,8 +12,8 @@ const LEAST = 4; // of a column: its head has an arrow, too
 const WIDEST = 34; // characters
 const STARTED = 'started';
 
-export interface TableColumn extends Column<ExperimentRow> {
-  readonly value: (row: ExperimentRow) => Value; // to sort by; null if the row has none
+export interface TableColumn<Row = ExperimentRow> extends Column<Row> {
+  readonly value: (row: Row) => Value; // to sort by; null if the row has none
   readonly falls: boolean; // the greatest first, when it is sorted by this column first
   readonly usual: boolean; // shown unless the user chose otherwise
 }
@@ -55,18 +55,11 @@ export function columnsOf({ params, best, metrics }: Names, now: number): TableC
   const varied = [...params].filter(([, differs]) => differs).map(([name]) => name);
   const shown = new Set(varied.slice(0, MANY));
   return [
-    numeric('number', '#', row => row.number, String, true, true),
+    { ...numeric('number', row => row.number, String), head: '#' },
     plain('name', row => row.name),
     plain('state', row => row.standing),
     ...[...best].map(([name, greater]) =>
-      numeric(
-        `best ${name}`,
-        `best ${name}`,
-        row => (row.metric.name === name ? row.best : null),
-        number,
-        greater,
-        true
-      )
+      numeric(`best ${name}`, row => (row.metric.name === name ? row.best : null), number, greater)
     ),
     ...[...params.keys()].map(name => ({
       ...plain(`param ${name}`, row => row.params[name] ?? null, name, shown.has(name)),
@@ -75,41 +68,40 @@ export function columnsOf({ params, best, metrics }: Names, now: number): TableC
     plain('tags', row => row.tags.join(' ')),
     numeric(
       STARTED,
-      STARTED,
       row => row.started_at ?? row.created_at,
-      at => whenText(at, now),
-      true,
-      true
+      at => whenText(at, now)
     ),
-    numeric('time', 'time', row => row.seconds, duration, true, true),
+    numeric('time', row => row.seconds, duration),
     plain('notebook', row => row.notebook?.split(/[/\\]/).pop() ?? '', 'notebook', false),
-    ...[...metrics].map(name =>
-      numeric(`last ${name}`, `last ${name}`, row => metricOf(row, name), number, false, false)
-    )
+    ...[...metrics].map(name => numeric(`last ${name}`, row => metricOf(row, name), number, false, false))
   ];
 }
 
-function plain(name: string, value: TableColumn['value'], head = name, usual = true): TableColumn {
-  const cell = (row: ExperimentRow): string => {
+export function plain<Row = ExperimentRow>(
+  name: string,
+  value: (row: Row) => Value,
+  head = name,
+  usual = true
+): TableColumn<Row> {
+  const cell = (row: Row): string => {
     const found = value(row);
     return found === null ? '' : valueText(found);
   };
   return { name, head, numeric: false, value, falls: false, usual, cell };
 }
 
-function numeric(
+export function numeric<Row = ExperimentRow>(
   name: string,
-  head: string,
-  value: (row: ExperimentRow) => number | null,
+  value: (row: Row) => number | null,
   text: (value: number) => string,
-  falls: boolean,
-  usual: boolean
-): TableColumn {
-  const cell = (row: ExperimentRow): string => {
+  falls = true,
+  usual = true
+): TableColumn<Row> {
+  const cell = (row: Row): string => {
     const found = value(row);
     return found === null ? '' : text(found);
   };
-  return { name, head, numeric: true, value, falls, usual, cell };
+  return { name, head: name, numeric: true, value, falls, usual, cell };
 }
 
 function metricOf(row: ExperimentRow, name: string): number | null {
@@ -128,18 +120,18 @@ export function valueOf(row: ExperimentRow, name: string): Value {
   return row.params[name] ?? (row.metric.name === name ? row.best : null) ?? metricOf(row, name);
 }
 
-/** Return the rows in the order of a column; rows without a value are last, and of equal ones the newest is first. */
-export function sorted(rows: readonly ExperimentRow[], column: TableColumn, falls: boolean): ExperimentRow[] {
+/** Return the rows in the order of a column; rows without a value are last, and equal ones stay in their order. */
+export function sorted<Row>(rows: readonly Row[], column: TableColumn<Row>, falls: boolean): Row[] {
   const keyed = rows.map(row => ({ row, key: keyOf(column.value(row)) }));
   const sign = falls ? -1 : 1;
-  keyed.sort(({ row: one, key }, { row: other, key: than }) => {
+  keyed.sort(({ key }, { key: than }) => {
     if (key === null || than === null) {
-      return Number(key === null) - Number(than === null) || other.number - one.number;
+      return Number(key === null) - Number(than === null);
     }
     if (typeof key !== typeof than) {
       return typeof key === 'number' ? -1 : 1;
     }
-    return key === than ? other.number - one.number : key < than ? -sign : sign;
+    return key === than ? 0 : key < than ? -sign : sign;
   });
   return keyed.map(({ row }) => row);
 }

@@ -1,12 +1,12 @@
 /** Rows of all experiments of the user, read page by page, and then what changes. No DOM. */
 
-import type { IDisposable } from '@lumino/disposable';
 import { Poll } from '@lumino/polling';
 
 import type { ExperimentRow, ExperimentTable } from '../api/types';
 import { nextPause } from '../panel/list';
 import type { LiveSettings } from '../panel/settings';
 import { onChange } from '../service/changes';
+import { messageOf } from '../service/source';
 import type { Source } from '../service/source';
 
 const FIRST = 200; // rows of the first page, which are shown at once
@@ -14,7 +14,7 @@ const PAGE = 1000; // rows of any other, the most that the service sends
 const LONGEST_S = 60; // longest interval that the user can set
 const AT_WORK = ['starting', 'running', 'releasing', 'stopping'];
 
-export class TableRows implements IDisposable {
+export class TableRows {
   private readonly _poll: Poll;
   private readonly _rows = new Map<number, ExperimentRow>();
   private readonly _unsubscribe: () => void;
@@ -70,10 +70,6 @@ export class TableRows implements IDisposable {
     }
   }
 
-  get isDisposed(): boolean {
-    return this._poll.isDisposed;
-  }
-
   dispose(): void {
     this._turn += 1;
     this._unsubscribe();
@@ -107,7 +103,7 @@ export class TableRows implements IDisposable {
         return;
       }
       failed = true;
-      this._error = error instanceof Error ? error.message : String(error);
+      this._error = messageOf(error);
       this._changed();
     }
     const active = this._list.some(row => AT_WORK.includes(row.state));

@@ -6,10 +6,11 @@ import type { Look, Verb, Watch } from '../service/watch';
 import { copy } from './clipboard';
 import { button, changes, h, setText, show } from './dom';
 import { download } from './download';
+import { Attempt } from './form';
 import { iconButton } from './icons';
 import { Menu } from './menu';
 import { DELETE, Question, STOP } from './question';
-import { verbsFor } from './verbs';
+import { isThere, verbsFor } from './verbs';
 
 const SAID_MS = 2000; // duration of the text "copied"
 
@@ -22,11 +23,10 @@ export class Actions {
   private readonly _export = button('Export CSV', () => void this._exported());
   private readonly _copy = button('Copy command', () => void this._copied());
   private readonly _said = h('span', { class: 'dl-said', role: 'status' });
-  private readonly _error = h('p', { class: 'dl-act-error', role: 'alert' });
+  private readonly _acting = new Attempt();
   private readonly _question = new Question(STOP);
   private readonly _deletion = new Question(DELETE);
   private _timer: ReturnType<typeof setTimeout> | undefined;
-  private _acting = false;
   private readonly _moved = changes();
 
   readonly menu: Menu;
@@ -49,12 +49,12 @@ export class Actions {
       this._undelete,
       this.menu.root
     );
-    this.root = h('div', {}, this._question.root, this._deletion.root, this._error);
+    this.root = h('div', {}, this._question.root, this._deletion.root, this._acting.error);
   }
 
   update(look: Look): void {
     if (this._moved(look.connection, look.overview && stateOf(look.overview))) {
-      setText(this._error, ''); // the error of an earlier action
+      this._acting.clear(); // the error of an earlier action
     }
     const offered = verbsFor(look);
     const focused = this.buttons.contains(document.activeElement) ? document.activeElement : null;
@@ -65,7 +65,7 @@ export class Actions {
     show(this._undelete, offered.includes('undelete'));
     const config = look.overview?.experiment.config;
     const some = look.curves.length > 0 || config === undefined || !runsAsItIs(config);
-    show(this._export, some && look.overview !== null && look.connection !== 'gone' && look.connection !== 'foreign');
+    show(this._export, some && isThere(look));
     if (!offered.includes('stop')) {
       this._question.close();
     }
@@ -89,34 +89,16 @@ export class Actions {
     this._deletion.open(`Delete #${this._watch.look.number}?`, this.menu.opener, () => void this._act('delete'));
   }
 
-  private async _act(verb: Verb): Promise<void> {
-    if (this._acting) {
-      return;
-    }
-    this._busy(true);
-    setText(this._error, '');
-    try {
-      await this._watch.act(verb);
-    } catch (error) {
-      setText(this._error, error instanceof Error ? error.message : String(error));
-    }
-    this._busy(false);
+  private _act(verb: Verb): Promise<boolean> {
+    return this._acting.run(
+      () => this._watch.act(verb),
+      ...[this._stop, this._pause, this._resume, this._delete, this._undelete]
+    );
   }
 
-  private _busy(acting: boolean): void {
-    this._acting = acting;
-    for (const each of [this._stop, this._pause, this._resume, this._delete, this._undelete]) {
-      each.disabled = acting;
-    }
-  }
-
-  private async _exported(): Promise<void> {
-    setText(this._error, '');
-    try {
-      download(`experiment-${this._watch.look.number}.csv`, await this._watch.file('/export.csv'));
-    } catch (error) {
-      setText(this._error, error instanceof Error ? error.message : String(error));
-    }
+  private _exported(): Promise<boolean> {
+    const name = `experiment-${this._watch.look.number}.csv`;
+    return this._acting.run(async () => download(name, await this._watch.file('/export.csv')));
   }
 
   private async _copied(): Promise<void> {

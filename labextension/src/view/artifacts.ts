@@ -12,6 +12,7 @@ import {
   sizeText,
   tooLarge
 } from '../model/artifacts';
+import { messageOf } from '../service/source';
 import type { Look, Watch } from '../service/watch';
 import { ArtifactTable } from './artifacttable';
 import { button, changes, h, setAttribute, setChildren, setText, show } from './dom';
@@ -100,7 +101,7 @@ export class Artifacts {
 
   private _fail(error: unknown): void {
     this._seq = 0; // the next change, or becoming visible, requests again
-    setText(this._problem, error instanceof Error ? error.message : String(error));
+    setText(this._problem, messageOf(error));
   }
 
   private _draw(): void {
@@ -180,7 +181,7 @@ export class Artifacts {
       download(artifact.file, await this._watch.artifact(artifact.trial, artifact.name));
       setText(this._problem, '');
     } catch (error) {
-      setText(this._problem, error instanceof Error ? error.message : String(error));
+      setText(this._problem, messageOf(error));
     }
   }
 }

@@ -2,8 +2,9 @@
 
 import type { Artifact } from '../api/types';
 import { csvTable, type CsvTable } from '../model/csv';
+import { messageOf } from '../service/source';
 import type { Watch } from '../service/watch';
-import { h, setChildren, setText, show } from './dom';
+import { cells, h, heads, setChildren, setText, show, wide } from './dom';
 
 const LOADING = 'loading';
 
@@ -11,11 +12,7 @@ export class ArtifactTable {
   private readonly _table = h('table', { class: 'dl-table' });
   private readonly _left = h('p', { class: 'dl-dim' });
   private _shown = ''; // version of the file that is shown or was requested
-  private readonly _box = h(
-    'div',
-    { class: 'dl-wide', tabindex: 0, role: 'group', 'aria-label': 'Table' },
-    this._table
-  );
+  private readonly _box = wide('Table', this._table);
   readonly root = h('div', { class: 'dl-artifact-table', hidden: true }, this._box, this._left);
 
   constructor(private readonly _watch: Pick<Watch, 'artifact'>) {}
@@ -40,7 +37,7 @@ export class ArtifactTable {
       found = csvTable(new TextDecoder().decode(bytes), !artifact.media.endsWith('csv'));
       left = found.left;
     } catch (error) {
-      left = error instanceof Error ? error.message : String(error);
+      left = messageOf(error);
     }
     if (version === this._shown) {
       this._shown = found ? version : ''; // a failed request is repeated when the table is shown again
@@ -50,9 +47,7 @@ export class ArtifactTable {
   }
 
   private _draw(found: CsvTable | null, left: string): void {
-    const head = h('thead', {}, h('tr', {}, ...(found?.head ?? []).map(name => h('th', { scope: 'col' }, name))));
-    const rows = (found?.rows ?? []).map(row => h('tr', {}, ...row.map(value => h('td', {}, value))));
-    setChildren(this._table, found ? [head, h('tbody', {}, ...rows)] : []);
+    setChildren(this._table, found ? [heads(found.head), h('tbody', {}, ...found.rows.map(cells))] : []);
     setText(this._left, left);
     show(this._left, left !== '');
   }

@@ -10,6 +10,7 @@ import { Plots } from './plots';
 import { rowsOf } from './rows';
 import { RowTable } from './rowtable';
 import { DEFAULTS, type ViewSettings } from './settings';
+import { cssColour } from './theme';
 import { Toolbar } from './toolbar';
 import type { Watched } from './view';
 
@@ -154,7 +155,7 @@ class Heading {
       : h('span', { class: 'dl-title' });
     this._toggle = button('', taken, 'dl-small');
     const swatch = h('span', { class: 'dl-swatch' });
-    swatch.style.color = `var(--dl-${colour})`;
+    swatch.style.color = cssColour(colour);
     const name = h('span', { class: 'dl-compared-name' }, swatch, this._title);
     const facts = h('span', { class: 'dl-head-facts' }, this._chip, this._problem, this._toggle);
     this.root = h('li', {}, name, facts);

@@ -4,42 +4,29 @@ import type { Diff } from '../api/types';
 import type { Look, Watch } from '../service/watch';
 import { differencesOf } from '../model/difference';
 import { Disclosure } from './disclosure';
-import { h, setChildren, setText, show } from './dom';
+import { h, setChildren, show } from './dom';
+import { Attempt, form, submit } from './form';
+import { isThere } from './verbs';
 
 export class DifferencePart {
   private readonly _other = h('input', { type: 'number', min: 1, step: 1, required: true });
-  private readonly _go = h('button', { type: 'submit', class: 'dl-button' }, 'Compare');
+  private readonly _go = submit('Compare');
   private readonly _list = h('dl', { class: 'dl-differences', hidden: true });
-  private readonly _error = h('p', { class: 'dl-act-error', role: 'alert' });
-  private readonly _form: HTMLFormElement;
+  private readonly _asking = new Attempt();
 
-  readonly root: HTMLElement;
-  readonly disclosure: Disclosure;
+  readonly root = h(
+    'section',
+    { class: 'dl-difference', hidden: true, 'aria-label': 'Differences' },
+    form('Differences', () => void this._ask(), h('label', {}, 'Differences from #', this._other), this._go),
+    this._list,
+    this._asking.error
+  );
+  readonly disclosure = new Disclosure('Diff', this.root, () => this._opened());
 
-  constructor(private readonly _watch: Pick<Watch, 'ask' | 'look'>) {
-    const submitted = (event: Event): void => {
-      event.preventDefault();
-      void this._ask();
-    };
-    this._form = h(
-      'form',
-      { class: 'dl-more', 'aria-label': 'Differences', onsubmit: submitted },
-      h('label', {}, 'Differences from #', this._other),
-      this._go
-    );
-    this.root = h(
-      'section',
-      { class: 'dl-difference', hidden: true, 'aria-label': 'Differences' },
-      this._form,
-      this._list,
-      this._error
-    );
-    this.disclosure = new Disclosure('Diff', this.root, () => this._opened());
-  }
+  constructor(private readonly _watch: Pick<Watch, 'ask' | 'look'>) {}
 
   update(look: Look): void {
-    const there = look.overview !== null && look.heard && look.connection !== 'gone' && look.connection !== 'foreign';
-    this.disclosure.offer(there);
+    this.disclosure.offer(look.heard && isThere(look));
   }
 
   private _opened(): void {
@@ -48,16 +35,11 @@ export class DifferencePart {
     this._other.focus();
   }
 
-  private async _ask(): Promise<void> {
-    this._go.disabled = true;
-    setText(this._error, '');
-    try {
-      this._draw((await this._watch.ask('/diff', { before: this._other.valueAsNumber })) as Diff);
-    } catch (error) {
+  private _ask(): Promise<boolean> {
+    return this._asking.run(async () => {
       show(this._list, false);
-      setText(this._error, error instanceof Error ? error.message : String(error));
-    }
-    this._go.disabled = false;
+      this._draw((await this._watch.ask('/diff', { before: this._other.valueAsNumber })) as Diff);
+    }, this._go);
   }
 
   private _draw(diff: Diff): void {

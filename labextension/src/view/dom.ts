@@ -28,6 +28,21 @@ export function button(name: string, pressed: () => void, look = ''): HTMLButton
   return h('button', { type: 'button', class: `dl-button ${look}`.trim(), onclick: pressed }, name);
 }
 
+/** Create a box with a name that scrolls what is wider or higher, also by keyboard. */
+export function wide(name: string, ...children: Child[]): HTMLElement {
+  return h('div', { class: 'dl-wide', tabindex: 0, role: 'group', 'aria-label': name }, ...children);
+}
+
+/** Create the head of a table. */
+export function heads(names: readonly string[]): HTMLElement {
+  return h('thead', {}, h('tr', {}, ...names.map(name => h('th', { scope: 'col' }, name))));
+}
+
+/** Create a row of a table. */
+export function cells(values: readonly Child[]): HTMLElement {
+  return h('tr', {}, ...values.map(value => h('td', {}, value)));
+}
+
 /** Set a node's text only if it differs, since setting it would disturb a selection or a screen reader. */
 export function setText(node: Node, text: string): void {
   if (node.textContent !== text) {

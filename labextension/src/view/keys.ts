@@ -2,6 +2,7 @@
 
 import { h, setAttribute, setChildren, setText, show } from './dom';
 import type { Line } from './lines';
+import { cssColour } from './theme';
 
 const MANY = 8; // entries; of more only some rows are seen, and the others by scrolling
 
@@ -62,7 +63,7 @@ class Key {
 
   update(line: Line, hidden: boolean, several: boolean): void {
     setAttribute(this.root, 'data-colour', line.colour);
-    this._swatch.style.color = `var(--dl-${line.colour})`;
+    this._swatch.style.color = cssColour(line.colour);
     setAttribute(this.root, 'aria-pressed', String(!hidden));
     this.root.disabled = !several;
     this._swatch.classList.toggle('dl-dashed', line.dashed);

@@ -4,6 +4,8 @@ import { editOf, type Labels, labelsOf, tagsIn } from '../model/labels';
 import type { Look, Watch } from '../service/watch';
 import { Disclosure } from './disclosure';
 import { button, changes, h, setLines, setText, show } from './dom';
+import { Attempt, submit } from './form';
+import { isThere } from './verbs';
 
 /** Form fields for name, tags and note, also used by JupyterLab's dialog. */
 export class LabelFields {
@@ -37,8 +39,8 @@ export class LabelPart {
   private readonly _tags = h('ul', { class: 'dl-tags', 'aria-label': 'Tags' });
   private readonly _note = h('p', { class: 'dl-note', 'aria-label': 'Note' });
   private readonly _fields = new LabelFields();
-  private readonly _save = h('button', { type: 'submit', class: 'dl-button' }, 'Save');
-  private readonly _error = h('p', { class: 'dl-act-error', role: 'alert' });
+  private readonly _save = submit('Save');
+  private readonly _saving = new Attempt();
   private readonly _form = h(
     'form',
     { class: 'dl-label-form', 'aria-label': 'Edit labels' },
@@ -49,7 +51,7 @@ export class LabelPart {
       this._save,
       button('Cancel', () => this.disclosure.close())
     ),
-    this._error
+    this._saving.error
   );
   private readonly _changed = changes();
   private _before: Labels | null = null; // labels when the form was opened
@@ -67,7 +69,7 @@ export class LabelPart {
 
   update(look: Look): void {
     const experiment = look.overview?.experiment ?? null;
-    this.disclosure.offer(experiment !== null && look.connection !== 'gone' && look.connection !== 'foreign');
+    this.disclosure.offer(isThere(look));
     if (!this._changed(experiment)) {
       return;
     }
@@ -82,27 +84,19 @@ export class LabelPart {
     const experiment = this._watch.look.overview?.experiment;
     if (experiment) {
       this._before = this._fields.labels = labelsOf(experiment);
-      setText(this._error, '');
+      this._saving.clear();
       this._fields.focus();
     }
   }
 
-  private async _submit(): Promise<void> {
-    const edit = this._before && editOf(this._before, this._fields.labels);
-    if (this._save.disabled) {
-      return;
-    }
-    this._save.disabled = true;
-    setText(this._error, '');
-    try {
+  private _submit(): Promise<boolean> {
+    return this._saving.run(async () => {
+      const edit = this._before && editOf(this._before, this._fields.labels);
       if (edit) {
         await this._watch.act('label', edit);
       }
       this.disclosure.close();
-    } catch (error) {
-      setText(this._error, error instanceof Error ? error.message : String(error));
-    }
-    this._save.disabled = false;
+    }, this._save);
   }
 
   private _key(event: KeyboardEvent): void {

@@ -3,6 +3,7 @@
 import type { LogChunk } from '../api/types';
 import { ended } from '../model/overview';
 import { runsAsItIs, size } from '../model/text';
+import { messageOf } from '../service/source';
 import type { Look, Watch } from '../service/watch';
 import { h, setText, show } from './dom';
 import { Sight } from './frame';
@@ -104,7 +105,7 @@ export class Log {
       this._take(chunk, same);
       this._read = whose;
     } catch (error) {
-      setText(this._about, error instanceof Error ? error.message : String(error));
+      setText(this._about, messageOf(error));
     }
     this._requesting = false;
     const more = this._chunk !== null && this._chunk.offset < this._chunk.size && this._chunk.text !== '';

@@ -6,35 +6,34 @@ import { choicesOf } from '../model/pools';
 import type { Look, Watch } from '../service/watch';
 import { Disclosure } from './disclosure';
 import { changes, h, setText } from './dom';
+import { Attempt, form, submit } from './form';
+import { isThere } from './verbs';
 
 export class MovePart {
   private readonly _pool = h('select');
-  private readonly _go = h('button', { type: 'submit', class: 'dl-button' }, 'Move it');
-  private readonly _said = h('p', { class: 'dl-dim', role: 'status' });
-  private readonly _error = h('p', { class: 'dl-act-error', role: 'alert' });
+  private readonly _go = submit('Move it');
+  private readonly _moving = new Attempt();
   private _named: string | null = null; // pool, or several with commas, of the experiment's configuration
   private _asked = false; // whether the service was asked for its pools
   private _may = false; // whether the experiment can be moved
   private _pools: readonly PoolStatus[] = [];
   private readonly _changed = changes();
 
-  readonly root: HTMLElement;
-  readonly disclosure: Disclosure;
+  readonly root = h(
+    'section',
+    { class: 'dl-move', hidden: true, 'aria-label': 'Move' },
+    form('Move', () => void this._submit(), h('label', {}, 'Pool', this._pool), this._go),
+    this._moving.said,
+    this._moving.error
+  );
+  readonly disclosure = new Disclosure('Move', this.root, () => this._opened());
 
   constructor(private readonly _watch: Pick<Watch, 'act' | 'pools'>) {
-    const submitted = (event: Event): void => {
-      event.preventDefault();
-      void this._submit();
-    };
-    const label = h('label', {}, 'Pool', this._pool);
-    const form = h('form', { class: 'dl-more', 'aria-label': 'Move', onsubmit: submitted }, label, this._go);
-    this.root = h('section', { class: 'dl-move', hidden: true, 'aria-label': 'Move' }, form, this._said, this._error);
-    this.disclosure = new Disclosure('Move', this.root, () => this._opened());
     this.disclosure.offer(false);
   }
 
   update(look: Look): void {
-    const overview = look.connection === 'gone' || look.connection === 'foreign' ? null : look.overview;
+    const overview = isThere(look) ? look.overview : null;
     this._may = overview !== null && look.heard && !ended(overview);
     const named = overview?.experiment.config.pool ?? null;
     if (this._may && !this._asked) {
@@ -48,19 +47,13 @@ export class MovePart {
   }
 
   private _opened(): void {
-    setText(this._said, '');
-    setText(this._error, '');
     void this._read();
     this._pool.focus();
   }
 
   private async _read(): Promise<void> {
-    try {
-      this._pools = await this._watch.pools();
-      this._offer();
-    } catch (error) {
-      setText(this._error, error instanceof Error ? error.message : String(error));
-    }
+    await this._moving.run(async () => (this._pools = await this._watch.pools()));
+    this._offer();
   }
 
   /** Offer the pools that the experiment can be moved to. */
@@ -79,19 +72,10 @@ export class MovePart {
   }
 
   private async _submit(): Promise<void> {
-    if (this._go.disabled) {
-      return;
-    }
     const pool = this._pool.value;
-    this._go.disabled = true;
-    setText(this._error, '');
-    setText(this._said, '');
-    try {
-      await this._watch.act('move', { pool });
-      setText(this._said, `moved to ${pool}`);
-    } catch (error) {
-      setText(this._error, error instanceof Error ? error.message : String(error));
+    if (await this._moving.run(() => this._watch.act('move', { pool }), this._go)) {
+      await this._read();
+      setText(this._moving.said, `moved to ${pool}`);
     }
-    await this._read();
   }
 }

@@ -3,8 +3,9 @@
 import type { Artifact } from '../api/types';
 import { canRecord, isRecording, OPERATION_HEAD, OPERATIONS, operationRows, traceText } from '../model/traces';
 import type { RankTrace } from '../model/traces';
+import { messageOf } from '../service/source';
 import type { Look, Watch } from '../service/watch';
-import { button, h, setChildren, setText, show } from './dom';
+import { button, cells, h, heads, setChildren, setText, show, wide } from './dom';
 import { Polling } from './search/polling';
 
 const STEPS = 10; // as in `daylight profile 12 --steps 10`
@@ -15,13 +16,8 @@ const NONE = 'No trace has been recorded: record one while the training runs.';
 export class Operations {
   private readonly _record = button(`Record ${STEPS} steps`, () => void this._request());
   private readonly _said = h('p', { class: 'dl-dim', role: 'status' });
-  private readonly _head = h('tr', {}, ...OPERATION_HEAD.map(name => h('th', { scope: 'col' }, name)));
   private readonly _body = h('tbody');
-  private readonly _table = h(
-    'div',
-    { class: 'dl-wide', tabindex: 0, role: 'group', 'aria-label': 'Operations', hidden: true },
-    h('table', { class: 'dl-table' }, h('thead', {}, this._head), this._body)
-  );
+  private readonly _table = wide('Operations', h('table', { class: 'dl-table' }, heads(OPERATION_HEAD), this._body));
   readonly root: HTMLDetailsElement;
   private readonly _polling: Polling<readonly RankTrace[] | null>;
   private _look: Look | null = null;
@@ -112,7 +108,7 @@ export class Operations {
 
   private _draw(traces: readonly RankTrace[]): void {
     this._traces = traces;
-    const rows = operationRows(traces).map(row => h('tr', {}, ...row.map(value => h('td', {}, value))));
+    const rows = operationRows(traces).map(cells);
     setChildren(this._body, rows);
     show(this._table, rows.length > 0);
     this._say();
@@ -126,7 +122,7 @@ export class Operations {
 
   private _fail(error: unknown): void {
     this._seq = 0; // the next change requests it again
-    this._problem = error instanceof Error ? error.message : String(error);
+    this._problem = messageOf(error);
     this._say();
   }
 }

@@ -7,29 +7,8 @@ import { allPositive, type Line, linesOf, panelsOf } from './lines';
 import type { Picture } from './plotlook';
 import type { ViewSettings } from './settings';
 
-// Those from `nine` on are darker and paler ones of the first eight.
-const COLOURS = [
-  'one',
-  'two',
-  'three',
-  'four',
-  'five',
-  'six',
-  'seven',
-  'eight',
-  'nine',
-  'ten',
-  'eleven',
-  'twelve',
-  'thirteen',
-  'fourteen',
-  'fifteen',
-  'sixteen',
-  'seventeen',
-  'eighteen',
-  'nineteen',
-  'twenty'
-];
+const COLOURS = ['one', 'two', 'three', 'four', 'five', 'six', 'seven', 'eight'];
+const SHADES = ['', ' deep', ' pale']; // as in `cssColour`
 const NOT_POSITIVE = 'no log axis here: there are values of zero or less';
 
 /** Plot of one metric, created by `make` when it is drawn; `from` are its inputs, to recognise unchanged plots. */
@@ -107,7 +86,8 @@ function plot(
 
 /** Return the colour of one of several experiments. */
 export function colourOf(index: number): string {
-  return COLOURS[index % COLOURS.length] ?? 'one';
+  const shade = SHADES[Math.floor(index / COLOURS.length) % SHADES.length] ?? '';
+  return `${COLOURS[index % COLOURS.length]}${shade}`;
 }
 
 /** Return time 0 of a trial's curves: the start of its first attempt if known, else its first report. */

@@ -1,6 +1,6 @@
 /** Table of hyperparameters and results, below compared curves. */
 
-import { h, setAttribute, setChildren, setLines, setText, show } from './dom';
+import { h, setAttribute, setChildren, setLines, setText, show, wide } from './dom';
 import type { Rows } from './rows';
 
 export class RowTable {
@@ -22,11 +22,7 @@ export class RowTable {
       'section',
       { class: 'dl-rows-part' },
       h('div', { class: 'dl-toolbar' }, h('label', {}, this._only, 'only differences')),
-      h(
-        'div',
-        { class: 'dl-wide', tabindex: 0, role: 'group', 'aria-label': 'Hyperparameters and results' },
-        this._table
-      ),
+      wide('Hyperparameters and results', this._table),
       this._none
     );
   }

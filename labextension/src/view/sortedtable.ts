@@ -34,7 +34,7 @@ export interface TableParts<Row> {
   readonly look: string; // class
   readonly lead?: HTMLElement; // heads before and after those of the columns
   readonly tail?: HTMLElement;
-  readonly key: (row: Row) => number;
+  readonly key: (row: Row) => number | string;
   readonly make: (row: Row) => RowView<Row>;
   readonly sorted: (column: string) => void;
 }

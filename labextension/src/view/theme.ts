@@ -5,6 +5,13 @@ import { h } from './dom';
 // JupyterLab; VS Code; Colab; others
 const TOLD_BY = ['data-jp-theme-name', 'data-jp-theme-light', 'data-vscode-theme-kind', 'theme', 'class', 'style'];
 
+/** Return the CSS colour with a name such as `one`, or `one deep` and `one pale` for darker and paler ones. */
+export function cssColour(name: string): string {
+  const [own, shade] = name.split(' ');
+  const colour = `var(--dl-${own})`;
+  return shade ? `color-mix(in oklab, ${colour} ${shade === 'deep' ? 68 : 55}%, var(--dl-${shade}))` : colour;
+}
+
 /** Reader of the colours below an element; calls `changed` when the theme of the page has changed. */
 export class Theme {
   private readonly _known = new Map<string, string>();
@@ -43,7 +50,7 @@ export class Theme {
 
   private _read(name: string): string {
     // A variable's value may refer to other variables; a computed colour does not.
-    this._probe.style.color = `var(--dl-${name})`;
+    this._probe.style.color = cssColour(name);
     return getComputedStyle(this._probe).color;
   }
 

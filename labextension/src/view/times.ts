@@ -3,11 +3,9 @@
 import type { Times as TimesOf } from '../api/types';
 import { barsOf, partTexts, type Bar, type Part } from '../model/times';
 import type { Look, Watch } from '../service/watch';
-import { changes, h, setAttribute, setChildren, setText, show } from './dom';
-import { Sight } from './frame';
-import { ticking } from './head';
+import { h, setAttribute, setChildren, setText, show } from './dom';
+import { Follower } from './follower';
 import { Operations } from './operations';
-import { Polling } from './search/polling';
 
 const EVERY_MS = 2000; // as launchers deliver
 const MOST_BARS = 64;
@@ -19,16 +17,12 @@ export class Times {
   private readonly _more = h('div', { class: 'dl-splits' });
   private readonly _fold: HTMLDetailsElement;
   private readonly _operations: Operations;
-  readonly root: HTMLElement;
-  private readonly _polling: Polling<unknown>;
-  private readonly _sight: Sight;
-  private readonly _changed = changes();
+  private readonly _follower: Follower;
   private readonly _bars: SplitBar[] = [];
-  private _look: Look | null = null;
-  private _trial: number | null = null;
+  readonly root: HTMLElement;
 
-  constructor(private readonly _watch: Pick<Watch, 'act' | 'ask' | 'artifact'>) {
-    this._operations = new Operations(_watch);
+  constructor(watch: Pick<Watch, 'act' | 'ask' | 'artifact'>) {
+    this._operations = new Operations(watch);
     this._fold = h('details', { class: 'dl-fold' }, h('summary', {}, 'Whole run and ranks'), this._more);
     this.root = h(
       'section',
@@ -39,48 +33,22 @@ export class Times {
       this._fold,
       this._operations.root
     );
-    this._polling = new Polling(
-      () => this._watch.ask('/times', this._trial === null ? {} : { trial: this._trial }),
-      answer => this._draw(answer as TimesOf),
-      () => undefined, // an older service knows no times; a lost connection is shown elsewhere
-      EVERY_MS
-    );
-    this._sight = new Sight(this.root, () => this.tick());
+    this._follower = new Follower(this.root, watch, '/times', answer => this._draw(answer as TimesOf), EVERY_MS);
   }
 
   /** Follow the experiment; `chosen` is the selected trial of a search. */
   update(look: Look, chosen: number | null = null): void {
-    this._look = look;
-    const front = look.overview?.trials[0];
-    this._operations.update(look, chosen ?? front?.index ?? 1);
-    if (this._changed(look.number, chosen, look.connection, front?.state, front?.attempt)) {
-      if (chosen !== this._trial) {
-        this._trial = chosen;
-        show(this.root, false);
-      }
-      this._want();
-    }
+    this._operations.update(look, chosen ?? look.overview?.trials[0]?.index ?? 1);
+    this._follower.update(look, chosen);
   }
 
-  /** Request the times while the training runs; call it about once a second. */
   tick(): void {
-    if (this._look !== null && ticking(this._look) && (this.root.hidden || this._sight.visible)) {
-      this._want();
-    }
+    this._follower.tick();
   }
 
   dispose(): void {
     this._operations.dispose();
-    this._polling.dispose();
-    this._sight.dispose();
-  }
-
-  private _want(): void {
-    const look = this._look;
-    const begun = (look?.overview?.attempts ?? []).length > 0;
-    if (begun && look !== null && ['live', 'ended'].includes(look.connection)) {
-      this._polling.want();
-    }
+    this._follower.dispose();
   }
 
   private _draw(times: TimesOf): void {

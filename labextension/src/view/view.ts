@@ -35,7 +35,7 @@ const TICK_MS = 1000;
 /** The part of Watch that a view needs. */
 export type Watched = Pick<
   Watch,
-  'look' | 'subscribe' | 'act' | 'retry' | 'logs' | 'ask' | 'artifact' | 'file' | 'rerun' | 'pools'
+  'look' | 'subscribe' | 'act' | 'retry' | 'logs' | 'ask' | 'artifact' | 'file' | 'post' | 'rerun' | 'pools'
 >;
 
 export class ExperimentView {

@@ -2,6 +2,7 @@
 
 import type { Curves, Importance, SearchCurves, SearchStatus } from '../../api/types';
 import { searchText } from '../../model/text';
+import { messageOf } from '../../service/source';
 import type { Look, Watch } from '../../service/watch';
 import { button, changes, h, setAttribute, setText, show } from '../dom';
 import { Sight } from '../frame';
@@ -198,7 +199,7 @@ export class SearchPart {
   }
 
   private _failed(what: Loaded, error: unknown): void {
-    this._problem.add(what, error instanceof Error ? error.message : String(error));
+    this._problem.add(what, messageOf(error));
     this._draw();
   }
 

@@ -3,7 +3,8 @@
 import type { SearchStatus, TrialRow } from '../../api/types';
 import { ended } from '../../model/overview';
 import type { Act, Look, Steer, Watch } from '../../service/watch';
-import { h, setAttribute, setText, show } from '../dom';
+import { h, setAttribute, show } from '../dom';
+import { Attempt, form, submit } from '../form';
 import { Question } from '../question';
 
 /** Return the possible actions on a trial: paused trials can be promoted, unfinished ones pruned. */
@@ -40,22 +41,20 @@ export class Steering {
     keep: 'Leave it',
     act: 'Prune it'
   });
-  private readonly _error = h('p', { class: 'dl-act-error', role: 'alert' });
+  private readonly _acting = new Attempt();
   private readonly _trials = h('input', { type: 'number', step: 1, required: true });
-  private readonly _go = h('button', { type: 'submit', class: 'dl-button' }, 'Continue');
+  private readonly _go = submit('Continue');
   private _total = 0;
-  private _acting = false;
-  readonly root = h('div', {}, this._question.root, this._error);
-  readonly more: HTMLFormElement; // form for the new total number of trials
+  readonly root = h('div', {}, this._question.root, this._acting.error);
+  /** Form for the new total number of trials. */
+  readonly more = form(
+    'More trials',
+    () => void this._act('extend', { trials: this._trials.valueAsNumber }),
+    h('label', {}, 'Continue to', this._trials, 'trials'),
+    this._go
+  );
 
-  constructor(private readonly _watch: Pick<Watch, 'act'>) {
-    const submitted = (event: Event): void => {
-      event.preventDefault();
-      void this._act('extend', { trials: this._trials.valueAsNumber });
-    };
-    const label = h('label', {}, 'Continue to', this._trials, 'trials');
-    this.more = h('form', { class: 'dl-more', 'aria-label': 'More trials', onsubmit: submitted }, label, this._go);
-  }
+  constructor(private readonly _watch: Pick<Watch, 'act'>) {}
 
   update(look: Look, status: SearchStatus): void {
     show(this.more, mayHaveMore(look));
@@ -80,22 +79,7 @@ export class Steering {
     }
   }
 
-  private async _act(verb: Act, asked?: { trials: number }): Promise<void> {
-    if (this._acting) {
-      return;
-    }
-    this._busy(true);
-    setText(this._error, '');
-    try {
-      await this._watch.act(verb, asked);
-    } catch (error) {
-      setText(this._error, error instanceof Error ? error.message : String(error));
-    }
-    this._busy(false);
-  }
-
-  private _busy(acting: boolean): void {
-    this._acting = acting;
-    this._go.disabled = acting;
+  private _act(verb: Act, asked?: { trials: number }): Promise<boolean> {
+    return this._acting.run(() => this._watch.act(verb, asked), this._go);
   }
 }
