@@ -99,10 +99,10 @@ def epoch_text(epoch: float, epochs: int | None) -> str:
 
 
 def place_text(trial: Trial, config: Config) -> str:
-    """Format how far a trial is: `epoch 3/10`, or of a prediction `row 4096/5000`."""
+    """Format how far a trial is: `epoch 3/10`, or of a prediction `row 4096 of 5000`."""
     if config.form != "prediction":
         return epoch_text(trial.epoch, config.known_epochs)
-    return f"row {trial.step}" + (f"/{trial.total_steps}" if trial.total_steps else "")
+    return f"row {trial.step}" + (f" of {trial.total_steps}" if trial.total_steps else "")
 
 
 def reference(trial: Trial) -> str:

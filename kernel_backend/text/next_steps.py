@@ -25,7 +25,7 @@ def load_code(overview: Overview) -> str:
 def longer(overview: Overview) -> tuple[str, int] | None:
     """Return unit and number of twice the length of a training whose model can be loaded; None if that is unknown."""
     config = overview.experiment.config
-    if not load_code(overview).endswith("load()") or config.as_it_is or config.known_epochs is None:
+    if not load_code(overview).endswith("load()") or config.known_epochs is None:
         return None
     return ("epochs", 2 * config.epochs) if config.steps is None else ("steps", 2 * config.steps)
 

@@ -21,7 +21,7 @@ const PANEL = 'daylight:panel';
 
 const output: JupyterFrontEndPlugin<void> = {
   id: 'daylight:output',
-  description: 'Shows experiments below cells, and keeps the saved notebook up to date.',
+  description: 'Shows experiments below cells.',
   autoStart: true,
   requires: [IRenderMimeRegistry],
   optional: [ISettingRegistry],
@@ -66,7 +66,7 @@ const output: JupyterFrontEndPlugin<void> = {
 
 const panel: JupyterFrontEndPlugin<void> = {
   id: PANEL,
-  description: 'Lists experiments in the side panel, opens them in tabs, compares them.',
+  description: 'Lists experiments in the side panel.',
   autoStart: true,
   optional: [ILabShell, ILayoutRestorer, ICommandPalette, ISettingRegistry],
   activate: (
@@ -85,7 +85,7 @@ const panel: JupyterFrontEndPlugin<void> = {
 
 const quickstart: JupyterFrontEndPlugin<void> = {
   id: 'daylight:quickstart',
-  description: 'Opens a copy of the quickstart notebook, from the launcher and the palette.',
+  description: 'Opens a copy of the quickstart notebook.',
   autoStart: true,
   optional: [ILauncher, ICommandPalette, IDefaultFileBrowser],
   activate: (

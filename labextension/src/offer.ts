@@ -7,7 +7,7 @@ import { button, h } from './view/dom';
 
 export const OFFER_TYPE = 'application/vnd.daylight.cell+json'; // jupyter_ext/submit/replacement_cell.py
 const RANK = 40; // text/plain has 110
-const SAID = 'The same as functions, of your own names. Ctrl+Z in the cell brings back what was there.';
+const SAID = 'The same as functions of your own names. Ctrl+Z in the cell undoes it.';
 
 /** Function that replaces the text of the cell that contains a node; returns false if no cell there can be changed. */
 export type Replace = (node: Node, text: string) => boolean;

@@ -111,7 +111,7 @@ def test_files_of_each_kind_and_the_trainings_own_data(world: World, job: Job, x
     assert found.column("row").to_pylist() == list(range(300))
     own = torch.randn(300, 4, generator=torch.Generator().manual_seed(2))
     assert np.array_equal(np.array(found.column("output").to_pylist(), dtype="float32"), outputs(job, own))
-    assert "row 300/300" in daylight(world, tmp_path, "show", str(made))
+    assert "row 300 of 300" in daylight(world, tmp_path, "show", str(made))
     assert f"predictions {made} --to" in daylight(world, tmp_path, "show", str(made))
     again = json.loads(daylight(world, tmp_path, "rerun", str(made), "data=validation_data", "--no-wait", "--json"))
     assert world.ended(again["experiment"]["number"]).trials[0].total_steps == 32

@@ -4,7 +4,7 @@ import type { CheckpointInfo, Metric, Overview } from '../api/types';
 import { ranked } from './best';
 import { num } from './curves';
 import { ended, frontOf, stateOf } from './overview';
-import { knownEpochs, runsAsItIs } from './text';
+import { knownEpochs } from './text';
 
 // Methods of a job that give what is no model.
 const RESULTS: Partial<Record<string, string>> = { plain: 'result', prediction: 'predictions' };
@@ -21,7 +21,7 @@ export function loadCode(overview: Overview): string {
 /** Return unit and number of twice the length of a training whose model can be loaded; null if that is unknown. */
 export function longer(overview: Overview): ['epochs' | 'steps', number] | null {
   const { config } = overview.experiment;
-  if (!loadCode(overview).endsWith('load()') || runsAsItIs(config) || knownEpochs(config) === null) {
+  if (!loadCode(overview).endsWith('load()') || knownEpochs(config) === null) {
     return null;
   }
   return config.steps === null ? ['epochs', 2 * config.epochs] : ['steps', 2 * config.steps];

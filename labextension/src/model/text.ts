@@ -253,8 +253,8 @@ export function progressLine(trial: Trial, config: Config, report: StoredReport 
 /** Return epoch and step; a prediction has rows, and always says of how many. */
 function reachedOf(trial: Trial, config: Config, epoch: number, step: number, total = false): string[] {
   const rows = config.form === 'prediction';
-  const of = trial.total_steps !== null && (total || rows) ? `${rows ? '/' : ' of '}${trial.total_steps}` : '';
-  return [...(rows ? [] : [epochText(epoch, knownEpochs(config))]), `${rows ? 'row' : 'step'} ${step}${of}`];
+  const of = trial.total_steps && (total || rows) ? ` of ${trial.total_steps}` : '';
+  return rows ? [`row ${step}${of}`] : [epochText(epoch, knownEpochs(config)), `step ${step}${of}`];
 }
 
 /** Format `epoch 3/10  step 141 of 470  about 2 min 05 s left`; `left` is the result of `secondsLeft`. */

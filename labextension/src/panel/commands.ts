@@ -95,14 +95,10 @@ export class Commands {
       'daylight:delete': { ...this._verb('delete', 'Delete', mayDelete), icon: deleteIcon },
       'daylight:undelete': { ...this._verb('undelete', 'Undelete'), icon: undoIcon },
       [COPY]: this._copy('Command', 'Copy what shows the experiment in a notebook', number => `%dl show ${number}`),
-      [LINK]: this._copy(
-        'Link',
-        'Copy the address of the page of the experiment, or what opens it in a terminal',
-        number => {
-          const { address } = this._parts.experiments;
-          return address ? pageOf(`${address}/experiments/${number}`) : `daylight open ${number}`;
-        }
-      ),
+      [LINK]: this._copy('Link', 'Copy the address of the experiment', number => {
+        const { address } = this._parts.experiments;
+        return address ? pageOf(`${address}/experiments/${number}`) : `daylight open ${number}`;
+      }),
       [BROWSE]: this._browse(),
       [CLUSTER]: {
         label: 'Open the Cluster Page',

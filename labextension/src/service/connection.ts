@@ -33,7 +33,7 @@ const FAR = 2_000; // missed messages from which downsampled curves are smaller 
 const DEAF = 3; // consecutive streams without a message while the service answers: something blocks them
 const POLL_S = 5; // seconds between polls in that case
 
-const BLOCKED = `live updates do not come through to this page (websockets are blocked on the way?); looking every ${POLL_S} s`;
+const BLOCKED = `no live updates (websockets are blocked on the way?); looking every ${POLL_S} s`;
 
 type Timer = ReturnType<typeof setTimeout>;
 

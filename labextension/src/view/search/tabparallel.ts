@@ -52,7 +52,7 @@ export class ParallelTab {
     this._key.update(status.trials, status.metric);
     this._chart.update(
       (width, height) => parallel(status, this._axes, this._brushes, trial, width, height),
-      `${chosen} of ${status.trials.length} trials, each a line over ${this._axes.map(axis => axis.name).join(', ')}`,
+      `${chosen} of ${status.trials.length} trials as lines over ${this._axes.map(axis => axis.name).join(', ')}`,
       this._brushes.size ? '' : 'Drag along an axis to choose among the trials; the table follows.'
     );
   }
