@@ -11,7 +11,7 @@ from kernel_backend.model.record import Record
 ROW, OUTPUT = "row", "output"  # columns: the number of the row, and the outputs if they have no names
 ABOUT = "daylight"  # key of a shard's metadata
 SUMMARY = "predictions.json"  # artifact that is written when all rows are predicted
-MOST_SHARD_BATCHES, USUAL_SHARDS = 64, 32
+MOST_SHARD_BATCHES, USUAL_SHARDS = 256, 16
 _NAME = re.compile(r"rows-(\d{12})-(\d{12})\.safetensors")
 
 
@@ -69,8 +69,8 @@ def parse_shard(name: str) -> Shard | None:
 def shard_rows(rows: int, batch_size: int, given: int = 0) -> int:
     """Return how many rows a shard has: the `given` number, or whole batches.
 
-    It does not depend on the number of slots. Few rows are cut into 32 shards, so that several slots have work; many
-    into shards of 64 batches, so that a restart repeats little and storing a shard costs little.
+    It does not depend on the number of slots. Few rows are cut into 16 shards, so that several slots have work; many
+    into shards of 256 batches, so that a restart repeats little and storing a shard costs little.
     """
     if given > 0:
         return given

@@ -74,7 +74,7 @@ _OWN = (
         help="of a row that raises: fail, or skip and list it [fail]",
     ),
     argument(
-        "--shard-rows", metavar="N", type=count, help="rows that are stored at once [64 batches, of few rows fewer]"
+        "--shard-rows", metavar="N", type=count, help="rows that are stored at once [256 batches, of few rows fewer]"
     ),
     TRUST,
 )
