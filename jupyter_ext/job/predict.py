@@ -23,6 +23,7 @@ class JobPredictions(JobBase):
         to: str | PathLike[str] | None = None,
         *,
         slots: int | str = 1,
+        pool: str | None = None,
         batch_size: int = 256,
         trial: int | None = None,
         on_bad: str = "fail",
@@ -41,6 +42,8 @@ class JobPredictions(JobBase):
             A .parquet or .npy file, or a folder, to which the predictions are written.
         slots : int or str, default 1
             Number of slots; ``"1..4"`` for as many as nobody waits for.
+        pool : str, optional
+            Pool of nodes; by default that of all jobs.
         batch_size : int, default 256
             Rows that the model predicts at once.
         trial : int, optional
@@ -76,7 +79,7 @@ class JobPredictions(JobBase):
             Reference(self.number, trial),
             capture,
             {} if on_bad == "fail" else {ON_BAD: on_bad},
-            options_of(slots=str(slots), batch_size=str(batch_size)),
+            options_of(slots=str(slots), pool=pool, batch_size=str(batch_size)),
             labels=Labels(name=name),
             data=declared,
             trust=self._client.experiment(self.number).experiment.owner if trust else None,

@@ -53,6 +53,11 @@ class Outbox:
             raise
         return saved
 
+    @property
+    def empty(self) -> bool:
+        """Return whether all artifacts have been sent or refused; any process may ask."""
+        return not any(self._folder.glob(f"*{_RECORD}"))
+
     def waiting(self) -> list[Waiting]:
         """Return the artifacts to send, oldest first: of each name only the newest, after deleting the others.
 

@@ -134,6 +134,15 @@ def test_a_job_gives_its_model_back_from_the_object_store(site, local, disturbed
 
 
 @pytest.mark.usefixtures("warm")
+def test_predictions_of_nodes_that_see_no_home_come_to_the_service(site, local):
+    job = Job(local, Client.connect(start=False, home=site.world.home))
+    there = job.predict("validation_data", slots=2, pool="cloud", batch_size=4, wait=False)
+    found = there.wait().predictions()
+    assert (found == job.predict("validation_data", batch_size=4)).all()
+    assert len({node.name for node in there.overview.attempts[-1].nodes}) == 2
+    assert sorted(each.name for each in there.artifacts())[0] == "predictions.json"
+
+
 def test_a_full_disk_of_a_node_is_told_with_its_name_and_the_training_waits_for_room(site):
     fillers = [site.slurm.on(node, site.small) / "filler" for node in NODES]
     for each in fillers:

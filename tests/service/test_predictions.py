@@ -113,6 +113,9 @@ def test_files_of_each_kind_and_the_trainings_own_data(world: World, job: Job, x
     assert np.array_equal(np.array(found.column("output").to_pylist(), dtype="float32"), outputs(job, own))
     assert "row 300 of 300" in daylight(world, tmp_path, "show", str(made))
     assert f"predictions {made} --to" in daylight(world, tmp_path, "show", str(made))
+    no_model = f"#{made} is a prediction, which has no model"
+    for verb in (("register", str(made), "--as", "other", "--latest"), ("export", str(made), "--model", "other")):
+        assert no_model in daylight(world, tmp_path, *verb, code=2)
     again = json.loads(daylight(world, tmp_path, "rerun", str(made), "data=validation_data", "--no-wait", "--json"))
     assert world.ended(again["experiment"]["number"]).trials[0].total_steps == 32
 

@@ -6,7 +6,7 @@ import asyncio
 import time
 
 from kernel_backend.checkpoints.base import Manifest, manifest_digest
-from kernel_backend.errors import Conflict, Forbidden, NotFound
+from kernel_backend.errors import Conflict, Forbidden, InvalidRequest, NotFound
 from kernel_backend.model.cluster.accounts import AuditEntry
 from kernel_backend.model.cluster.people import Person
 from kernel_backend.model.experiment import Experiment
@@ -63,6 +63,8 @@ class ModelVerbs:
         """
         may_submit(who)
         experiment, owner = await changeable(self._store, who, number), asked.owner or who.name
+        if experiment.config.form == "prediction":
+            raise InvalidRequest(f"#{number} is a prediction, which has no model: register what it predicts with")
         _check_changes(who, owner, asked.name)
         there = await asyncio.to_thread(self._store.models, owner, asked.name)
         _check_group(who, there[0] if there else None, owner, experiment)  # before anything is pinned

@@ -93,7 +93,7 @@ export class NextSteps {
     }
     setText(this._code, code);
     show(this._more, more !== null);
-    [this._export, this._as].forEach(each => show(each, !code.endsWith('result()')));
+    [this._export, this._as].forEach(each => show(each, code.endsWith('load()')));
     if (more) {
       const [unit, length] = more;
       this._length.value = String(length);

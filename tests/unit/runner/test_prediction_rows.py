@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from pathlib import Path
 from typing import Any
 
@@ -44,13 +43,21 @@ def files(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize(
     "data",
-    [X, X.numpy(), TensorDataset(X), DataLoader(TensorDataset(X), batch_size=3, shuffle=True), {"x": X}, list(X)],
+    [
+        X,
+        X.numpy(),
+        (X, X[:, 0]),
+        TensorDataset(X),
+        DataLoader(TensorDataset(X), batch_size=3, shuffle=True),
+        {"x": X},
+        list(X),
+    ],
     ids=lambda data: type(data).__name__,
 )
 def test_rows_of_each_kind_are_numbered(data: Any) -> None:
     rows = open_rows(data)
     batch = rows.batch(3, 7)
-    found = batch["x"] if isinstance(batch, dict) else batch[0] if isinstance(batch, list) else batch
+    found = batch["x"] if isinstance(batch, dict) else batch[0] if isinstance(batch, list | tuple) else batch
     assert (len(rows), torch.equal(found, X[3:7])) == (10, True)
 
 
@@ -68,13 +75,14 @@ def test_files_are_read_by_their_names(files: Path) -> None:
 @pytest.mark.parametrize(
     ("data", "why"),
     [
-        (Endless(), "whose rows have no numbers"),
-        (3, "int, whose rows have no numbers"),
-        ({"a": X, "b": X[1:]}, "arrays of several lengths"),
+        (Endless(), "Endless, whose rows have no numbers"),
+        (3, "returned a int: return a dataset"),
+        ({"a": X, "b": X[1:]}, "returned a dict: return a dataset"),
+        ([], "without a single sample"),
         ("nothing.csv", "is not there"),
         (__file__, "a folder, or a .csv, .parquet or .npy file"),
     ],
-    ids=str,
+    ids=["stream", "number", "lengths", "empty", "lost", "code"],
 )
 def test_what_has_no_rows_is_refused(data: Any, why: str) -> None:
     with pytest.raises(InvalidDefinition, match=why):
@@ -90,7 +98,7 @@ def test_outputs_become_columns() -> None:
     assert columns_of([1.5] * 10, 10)["output"].dtype == torch.float64  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize("output", [X[1:], X.sum(), None, {}, {"row": X}, {"a": object()}, OrderedDict()], ids=str)
+@pytest.mark.parametrize("output", [X[1:], X.sum(), None, {}, {"row": X}, {"a": object()}], ids=range(6))
 def test_outputs_that_belong_to_no_rows_are_refused(output: Any) -> None:
     with pytest.raises(InvalidDefinition):
         columns_of(output, 10)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
 from types import ModuleType
@@ -12,11 +12,12 @@ from typing import Any
 import torch
 
 from kernel_backend.checkpoints.base import Checkpoints, Manifest, Part
-from kernel_backend.definition.contract import Definition
 from kernel_backend.definition.parse import parse_snapshot
 from kernel_backend.errors import InvalidDefinition, NotFound
 from kernel_backend.model import versions
 from kernel_backend.model.snapshot import DEFINITION, DESCRIPTION, Snapshot
+from kernel_backend.runner.definition.functions import Functions
+from kernel_backend.runner.definition.load import Loaded as DefinitionModule
 from kernel_backend.snapshots.loaded import TRAVELLED, module_name, take_travelled
 from kernel_backend.trained.load import Loaded, load_checkpoint, with_module
 
@@ -43,25 +44,17 @@ class TrainedModel:
         return loaded
 
     @cached_property
-    def definition(self) -> Definition:
-        """Return the training definition of the model."""
-        return parse_snapshot(*self.source())
+    def functions(self) -> Functions:
+        """Return the functions of the training, with its hyperparameters."""
+        source, snapshot = self.source()
+        loaded = DefinitionModule(self.code(), parse_snapshot(source, snapshot), snapshot)
+        return Functions(loaded, self.manifest.params, self.manifest.seed, {"rank": 0, "world": 1})
 
     def data(self, role: str) -> Any:
         """Return what the training's function `role`, such as `test_data`, returns."""
-        function = self.definition.functions.get(role)
-        if function is None:
+        if not self.functions.has(role):
             raise InvalidDefinition(f"the training has no {role}: name a file, or write predict_data()")
-        if taken := [each.name for each in function.parameters if each.kind != "hyperparameter"]:
-            raise InvalidDefinition(f"{role} takes {', '.join(taken)}, which only a training has: write predict_data()")
-        found = getattr(self.code(), function.attribute)
-        return found if function.value else found(**function.hyperparameters(self.manifest.params))
-
-    @property
-    def collate(self) -> Callable[[list[Any]], Any] | None:
-        """Return the training's own function that makes a batch of samples; None if it has none."""
-        function = self.definition.functions.get("collate")
-        return None if function is None else getattr(self.code(), function.attribute)
+        return self.functions.result(role)
 
     # What `load_checkpoint` reads
 

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+import numpy as np
 import torch
-from torch.utils.data import DataLoader, IterableDataset, default_collate
+from torch.utils.data import TensorDataset, default_collate
 
+from kernel_backend.definition.prediction_form import PREDICT_DATA
 from kernel_backend.errors import InvalidDefinition
+from kernel_backend.runner.data.columns import Columns, has_rows
+from kernel_backend.runner.data.source import source
 
+Collate = Callable[[list[Any]], Any]
 _TABLES = (".csv", ".parquet")
 
 
@@ -25,38 +30,36 @@ class Rows(Protocol):
         """Return the rows from `first` up to, but without, `end` as one batch."""
 
 
-def open_rows(data: Any, collate: Callable[[list[Any]], Any] | None = None) -> Rows:
-    """Open what `predict_data()` has returned, or the file or folder at the path that it has returned.
+def open_rows(data: Any, collate: Collate | None = None, role: str = PREDICT_DATA) -> Rows:
+    """Open the data that a function `role` has returned, or the file or folder at the path that it has returned.
 
-    `collate` makes a batch of a dataset's samples; by default that of the DataLoader, or torch's. Raises
-    InvalidDefinition for data without a number of rows.
+    `collate` makes a batch of samples; by default that of the DataLoader, or torch's. Raises InvalidDefinition for
+    data without a number of rows.
     """
     if isinstance(data, str | Path):
         return _open_path(Path(data).expanduser(), collate)
-    if isinstance(data, DataLoader):
-        return open_rows(data.dataset, data.collate_fn if collate is None else collate)
-    if isinstance(data, IterableDataset) or not hasattr(data, "__len__"):
-        raise InvalidDefinition(
-            f"predict_data() returned {type(data).__name__}, whose rows have no numbers: return a dataset with "
-            "__len__ and __getitem__, an array, a DataFrame, or the path of a CSV, parquet or .npy file"
-        )
     if hasattr(data, "iloc"):
         return _Table(data)
-    if isinstance(data, Mapping) or hasattr(data, "shape"):
-        return _Arrays(data)
-    return _Samples(data, collate or default_collate)
+    found = source(data, role)
+    if found.stream:
+        raise InvalidDefinition(
+            f"{role}() returned {type(data).__name__}, whose rows have no numbers: return a dataset with __len__ and "
+            "__getitem__, an array, a DataFrame, or the path of a CSV, parquet or .npy file"
+        )
+    usual = collate is None and found.collate is default_collate
+    if usual and (has_rows(found.dataset) or type(found.dataset) in (TensorDataset, Columns)):
+        return _Slices(found.dataset)
+    return _Samples(found.dataset, collate or found.collate)
 
 
-def _open_path(path: Path, collate: Callable[[list[Any]], Any] | None) -> Rows:
+def _open_path(path: Path, collate: Collate | None) -> Rows:
     if path.is_dir():
         files = sorted(each for each in path.rglob("*") if each.is_file() and not each.name.startswith("."))
         return _Samples(files, collate or list)
     if not path.is_file():
         raise InvalidDefinition(f"the data to predict is not there: {path.absolute()}")
     if path.suffix == ".npy":
-        import numpy as np
-
-        return _Arrays(np.load(path, mmap_mode="r"))
+        return _Slices(np.load(path, mmap_mode="r"))
     if path.suffix == ".csv":
         return _Table(_library("pandas", path).read_csv(path))
     if path.suffix == ".parquet":
@@ -76,7 +79,7 @@ def _library(name: str, path: Path) -> Any:
 class _Samples:
     """Samples of a map-style dataset, or of any sequence."""
 
-    def __init__(self, data: Sequence[Any], collate: Callable[[list[Any]], Any]) -> None:
+    def __init__(self, data: Sequence[Any], collate: Collate) -> None:
         self._data, self._collate = data, collate
 
     def __len__(self) -> int:
@@ -86,29 +89,18 @@ class _Samples:
         return self._collate([self._data[row] for row in range(first, end)])
 
 
-class _Arrays:
-    """Arrays or tensors with one entry a row: one, or several by name, which are batches of tensors."""
+class _Slices:
+    """Tensors or arrays with an entry for each row, of which a batch is a slice."""
 
     def __init__(self, data: Any) -> None:
         self._data = data
-        lengths = {len(each) for each in data.values()} if isinstance(data, Mapping) else {len(data)}
-        if len(lengths) != 1:
-            raise InvalidDefinition(f"predict_data() returned arrays of several lengths: {sorted(lengths)}")
-        (self._length,) = lengths
 
     def __len__(self) -> int:
-        return self._length
+        return len(self._data)
 
     def batch(self, first: int, end: int) -> Any:
-        if isinstance(self._data, Mapping):
-            return {name: _tensor(each[first:end]) for name, each in self._data.items()}
-        return _tensor(self._data[first:end])
-
-
-def _tensor(piece: Any) -> Any:
-    if isinstance(piece, torch.Tensor):
-        return piece
-    return torch.as_tensor(piece.copy() if hasattr(piece, "copy") else piece)  # a file that is mapped must not change
+        piece = self._data[first:end]
+        return torch.tensor(piece) if isinstance(piece, np.ndarray) else piece  # a copy: a mapped file must not change
 
 
 class _Table:

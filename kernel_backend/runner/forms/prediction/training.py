@@ -110,8 +110,8 @@ class Prediction:
     def _opened(self) -> Rows:
         data = self._rank.functions.prepared(PREDICT_DATA, frozenset())()
         if isinstance(data, str) and data in _ROLES and not Path(data).exists():
-            data = self._trained.data(data)
-        return open_rows(data, self._trained.collate)
+            return open_rows(self._trained.data(data), self._trained.functions.collate(), role=data)
+        return open_rows(data)
 
     def _predictor(self) -> Callable[[Any], Any]:
         """Return the function that computes the outputs of a batch."""
@@ -191,7 +191,7 @@ class Prediction:
         if self._outbox is None:
             return keep(source, self._folder).record(source, self.step)
         saved = self._outbox.put(source, self.step)
-        while self._outbox.waiting():  # a shard counts as done once it is where no node can lose it
+        while not self._outbox.empty:  # a shard counts as done once it is where no node can lose it
             self._rank.progress.tick("step", self.step + 1)
             time.sleep(_LOOK_S)
         return saved
