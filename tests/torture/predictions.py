@@ -2,8 +2,8 @@
 
     python -m tests.torture.predictions --count 50
 
-The joined files must be equal in each byte to those of an undisturbed run, each row must be there once and in order,
-and a kill may repeat at most one shard for each slot.
+The joined files must be equal in each byte to those of an undisturbed run, and each row must be there once and in
+order. A line says how many shards were computed again for each kill and slot.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Predict in a rank of a job: each slot computes a shard at a time, which is kept as an artifact under its own name.
 
 Shard n is rows [n k, (n + 1) k) of the data, whatever the number of slots. In a round each rank computes one of the
-next shards; then rank 0 records them, and a checkpoint says how many rows are done. So a killed attempt repeats at most
-the round that it was in, whose files get the same bytes again, and a later attempt may have another number of slots.
+next shards; then rank 0 records them, and a checkpoint says how many rows are done. So after a kill at most the round
+in work, and one whose checkpoint was still being written, are computed again; their files get the same bytes, and a
+later attempt may have another number of slots.
 """
 
 from __future__ import annotations
