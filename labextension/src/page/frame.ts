@@ -30,7 +30,7 @@ export class PageFrame {
     root.append(h('div', { class: 'dl-page' }, head, this.body));
   }
 
-  /** Say who is signed in, and return that; null for somebody who is not, which `refused` is told before. */
+  /** Show and return the user who is signed in; null without one, after `refused` was called. */
   async greet(source: PageSource, what: string, refused: () => void): Promise<Self['person'] | null> {
     try {
       const { person } = (await source.get('/me')) as Self;

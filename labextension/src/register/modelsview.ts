@@ -306,7 +306,7 @@ export class ModelsView {
       act,
       alias,
       ...(act === 'set' ? { version: Number(this._to.value) } : {}),
-      expect: model.aliases[alias] ?? 0, // refused if somebody has moved it since
+      expect: model.aliases[alias] ?? 0, // refused if another user has moved it since
       note: this._why.value.trim()
     };
     const path = `/models/${encodeURIComponent(keyOf(model))}`;
