@@ -40,20 +40,26 @@ class Variables(nn.Module):
             self.register_state_dict_pre_hook(lambda *_: self.refresh())  # type: ignore[no-untyped-call]
             self.register_load_state_dict_post_hook(lambda *_: self._write())  # type: ignore[no-untyped-call]
 
+    def named_buffers(self, *args: Any, **options: Any) -> Iterator[tuple[str, Tensor]]:
+        """Yield the buffers by name, with the values that their variables have now."""
+        self._read(self._buffers)
+        return super().named_buffers(*args, **options)
+
     def refresh(self) -> None:
         """Read the values of all variables again if this module has copies of them (Keras does not run on torch)."""
+        self._read({**self._parameters, **self._buffers})
+
+    def _read(self, copies: Mapping[str, Tensor | None]) -> None:
         if not on_torch():
             with torch.no_grad():
-                for name, own in self._own():
-                    own.copy_(read(self._variables[name]))
+                for name, own in copies.items():
+                    if own is not None:
+                        own.copy_(read(self._variables[name]))
 
     def _write(self) -> None:
-        for name, own in self._own():
-            write(self._variables[name], own.detach())
-
-    def _own(self) -> Iterator[tuple[str, Tensor]]:
-        yield from self.named_parameters(remove_duplicate=False)
-        yield from self.named_buffers(remove_duplicate=False)
+        for name, own in {**self._parameters, **self._buffers}.items():
+            if own is not None:
+                write(self._variables[name], own.detach())
 
 
 def model_variables(model: Any) -> Variables:
