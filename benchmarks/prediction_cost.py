@@ -19,9 +19,10 @@ from torch import nn
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from jupyter_ext.capture import Capture
-from jupyter_ext.submit.predict import options_of, submit_prediction
+from jupyter_ext.submit.predict import options_of, submit_use
 from kernel_backend.client import Client
 from kernel_backend.definition.contract import CONTRACT
+from kernel_backend.definition.prediction_form import PREDICTING
 from kernel_backend.model.ids import Reference
 from kernel_backend.model.labels import UNLABELLED
 from kernel_backend.model.snapshot import Piece
@@ -70,8 +71,9 @@ def predicted(world: World, model: int, folder: Path) -> float:
     piece = Piece(cell=None, file="rows.py", line=1, count=source.count("\n"), cell_line=1)
     client = Client.connect(start=False, home=world.home)
     capture = Capture(source, (piece,), roles_from=1)
-    made = submit_prediction(
+    made = submit_use(
         client,
+        PREDICTING,
         Reference(model),
         capture,
         {"batches": BATCHES},

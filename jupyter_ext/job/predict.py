@@ -1,4 +1,4 @@
-"""Define the methods of a job that predict with the trained model, and that read predictions."""
+"""Define the methods of a job that predict with the trained model, measure it, and read predictions."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 from jupyter_ext.job.base import JobBase
 from kernel_backend.commands.predictions.read import as_values
 from kernel_backend.commands.predictions.write import write_predictions
-from kernel_backend.definition.prediction_form import ON_BAD
+from kernel_backend.definition.prediction_form import EVALUATING, ON_BAD, PREDICTING, TARGET
 from kernel_backend.model.ids import Reference
 from kernel_backend.model.labels import Labels
 
 
 class JobPredictions(JobBase):
-    """Methods of a job that predict rows on slots, each once whatever is killed meanwhile."""
+    """Methods of a job that predict rows on slots, each once whatever is killed meanwhile, or measure the model."""
 
     def predict(
         self,
@@ -70,12 +70,13 @@ class JobPredictions(JobBase):
         ExperimentFailed
             The model, or a row, raised an error.
         """
-        from jupyter_ext.submit.predict import options_of, read_data, submit_prediction, with_rows
+        from jupyter_ext.submit.predict import options_of, read_data, submit_use, with_rows
 
         by_path = isinstance(data, str | PathLike)
-        capture, declared = read_data(fspath(data)) if by_path else (with_rows(data), ())
-        overview = submit_prediction(
+        capture, declared = read_data(PREDICTING, fspath(data)) if by_path else (with_rows(PREDICTING, data), ())
+        overview = submit_use(
             self._client,
+            PREDICTING,
             Reference(self.number, trial),
             capture,
             {} if on_bad == "fail" else {ON_BAD: on_bad},
@@ -87,6 +88,80 @@ class JobPredictions(JobBase):
         )
         made = type(self)(overview.experiment.number, self._client)
         return made.wait().predictions(to) if wait else made
+
+    def evaluate(
+        self,
+        data: Any,
+        *,
+        target: str = "",
+        slots: int = 1,
+        pool: str | None = None,
+        batch_size: int = 256,
+        trial: int | None = None,
+        name: str | None = None,
+        wait: bool = True,
+        trust: bool = False,
+    ) -> Any:
+        """Measure the best model of this experiment on a dataset, as a job of its own.
+
+        The values are those of the training's ``loss`` and ``metrics``, or what Lightning, Keras or transformers
+        measure.
+
+        Parameters
+        ----------
+        data : str, PathLike, tuple, DataFrame or dataset
+            Path of a CSV or parquet file; ``"test_data"`` or another role of the training; or rows of the notebook with
+            their targets, such as ``(x, y)``, which travel with the job up to 256 MB.
+        target : str, optional
+            Column of a table that has the targets.
+        slots : int, default 1
+            Number of slots; one for a model of Lightning or Keras.
+        pool : str, optional
+            Pool of nodes; by default that of all jobs.
+        batch_size : int, default 256
+            Rows that are measured at once.
+        trial : int, optional
+            Number of the trial; for a search, by default the best one so far.
+        name : str, optional
+            What to call it.
+        wait : bool, default True
+            Wait for the end, and return the values.
+        trust : bool, default False
+            Allow another user's code to run with your permissions.
+
+        Returns
+        -------
+        dict or Job
+            The values by name, such as ``{"loss": 0.31, "accuracy": 0.92}``; without `wait` the evaluation's job, whose
+            ``best()`` has them when it has ended.
+
+        Raises
+        ------
+        InvalidRequest
+            There is no such data, or too much to travel.
+        ExperimentFailed
+            The model, a loss or a metric raised an error.
+        """
+        from jupyter_ext.submit.predict import options_of, read_data, submit_use, with_rows
+
+        by_path = isinstance(data, str | PathLike)
+        capture, declared = (
+            read_data(EVALUATING, fspath(data)) if by_path else (with_rows(EVALUATING, data, target), ())
+        )
+        overview = submit_use(
+            self._client,
+            EVALUATING,
+            Reference(self.number, trial),
+            capture,
+            {TARGET: target} if by_path and target else {},
+            options_of(slots=str(slots), pool=pool, batch_size=str(batch_size)),
+            labels=Labels(name=name),
+            data=declared,
+            trust=self._client.experiment(self.number).experiment.owner if trust else None,
+            called=fspath(data) if by_path else "rows of a notebook",
+        )
+        made = type(self)(overview.experiment.number, self._client)
+        return dict(made.wait().overview.trials[0].metrics) if wait else made
 
     def predictions(self, to: str | PathLike[str] | None = None) -> Any:
         """Return what this job has predicted, or write it to files.

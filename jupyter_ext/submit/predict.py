@@ -1,4 +1,4 @@
-"""Submit predictions: a small definition of the rows, with the code of the model that predicts them."""
+"""Submit predictions and evaluations: a small definition of the rows, with the code of the model that gets them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from jupyter_ext.capture import Capture, capture_file
 from jupyter_ext.submit.submit import SubmitOptions, check, send
 from kernel_backend.client import Client
 from kernel_backend.commands.verb import Call
-from kernel_backend.definition.prediction_form import ON_BAD, PREDICT_DATA, SHARD_ROWS
+from kernel_backend.definition.prediction_form import EVALUATING, PREDICTING, UseOfModel
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.experiment import Config
 from kernel_backend.model.ids import Reference, parse_subject
@@ -26,44 +26,48 @@ from kernel_backend.trained.own_code import check_owner
 
 ROLES = ("train_data", "validation_data", "test_data")
 MOST_BYTES = 256 * 2**20  # of rows that travel with the snapshot
-_ROWS = f"{CAPTURED}/predict_data.safetensors"
+USES = {each.form: each for each in (PREDICTING, EVALUATING)}
+_ROWS = f"{CAPTURED}/rows.safetensors"
 _READ_ROWS = f'''
-def {PREDICT_DATA}():
+def {{role}}():
     from pathlib import Path
 
     from safetensors.torch import load_file
 
     found = load_file(Path(__file__).parent / "{_ROWS}")
-    return found["rows"] if list(found) == ["rows"] else found
+    return {{returned}}
 '''
+_DOES = {"prediction": "predicts", "evaluation": "on"}  # in the name of an experiment
+_ONE, _NAMED, _PAIRS = 'found["rows"]', "found", "found['input'], found['target']"
 
 
-def submit(call: Call) -> Overview:
-    """Submit what the arguments of `daylight predict` describe, and return the new experiment."""
-    options = call.arguments
-    given: dict[str, Value] = {}
-    if options.on_bad is not None:
-        given[ON_BAD] = options.on_bad
-    if options.shard_rows is not None:
-        given[SHARD_ROWS] = options.shard_rows
-    source, declared = _definition(options.data, None if options.module is None else Path(options.module).expanduser())
-    return submit_prediction(
+def submit(call: Call, form: str, model: Any, given: Mapping[str, Value]) -> Overview:
+    """Submit what the arguments of `daylight predict` or `evaluate` describe, and return the new experiment.
+
+    `form` is prediction or evaluation, `model` names what is used, and `given` has hyperparameters.
+    """
+    options, use = call.arguments, USES[form]
+    module = None if options.module is None else Path(options.module).expanduser()
+    source, declared = _definition(use, options.data, module)
+    return submit_use(
         call.client,
-        options.reference,
+        use,
+        model,
         source,
         given,
         to_config(options),
         labels=labels_of(options),
         data=declared,
         include=tuple(options.include or ()),
-        file=None if options.module is None else Path(options.module).expanduser(),
+        file=module,
         trust=options.trust,
         called=options.data or options.module or "",
     )
 
 
-def submit_prediction(
+def submit_use(
     client: Client,
+    use: UseOfModel,
     model: Any,
     capture: Capture,
     given: Mapping[str, Value],
@@ -76,16 +80,18 @@ def submit_prediction(
     trust: str | None = None,
     called: str = "its rows",
 ) -> Overview:
-    """Submit predictions by `model`, and return the new experiment.
+    """Submit a prediction or evaluation of rows by `model`, and return the new experiment.
 
     Parameters
     ----------
     client : Client
         Client of the service.
+    use : UseOfModel
+        What is done with the rows.
     model : str, Reference or ModelReference
-        Model that predicts: an experiment, a trial, or a version of a model.
+        Model that is used: an experiment, a trial, or a version of a model.
     capture : Capture
-        Definition with `predict_data`.
+        Definition with `predict_data` or `evaluate_data`.
     given : dict
         Hyperparameters.
     config : Config
@@ -101,7 +107,7 @@ def submit_prediction(
     trust : str, optional
         Owner of the model's code, if it is another user's.
     called : str
-        What is predicted, in the experiment's name.
+        What the rows are, in the experiment's name.
 
     Raises
     ------
@@ -120,26 +126,47 @@ def submit_prediction(
     if trust != overview.experiment.owner:
         check_owner(client, overview, f"--trust {overview.experiment.owner}")
     if labels.name is None:
-        labels = labels._replace(name=f"{source} predicts {Path(called).name or called}"[:100])
+        labels = labels._replace(name=f"{source} {_DOES[use.form]} {Path(called).name or called}"[:100])
     config = config.model_copy(update={"weights_from": source})
     checked = check(capture, given, SubmitOptions(include=include, data=data, labels=labels), file, config=config)
     return send(checked, client=client, again=True).overview
 
 
-def with_rows(values: Any) -> Capture:
+def with_rows(use: UseOfModel, values: Any, target: str = "") -> Capture:
     """Return a definition with which rows travel that are in the notebook; raise InvalidRequest beyond 256 MB.
 
-    `values` are a tensor, an array, a dict of these, a DataFrame of numbers, or a dataset whose samples are tensors.
+    `values` are a tensor, an array, a dict of these, a DataFrame of numbers, or a dataset whose samples are tensors. To
+    be measured, rows have targets: the values are a pair of arrays, or the DataFrame has a column `target`.
     """
     from safetensors.torch import save
 
-    tensors = _tensors(values)
+    tensors = _pairs(values, target) if use is EVALUATING else _tensors(values)
     data = save({name: each.contiguous() for name, each in tensors.items()})
     if len(data) > MOST_BYTES:
         raise InvalidRequest(
             f"these rows have {size(len(data))}, and up to {size(MOST_BYTES)} travel: save them in a file"
         )
-    return _captured(_READ_ROWS, {_ROWS: data})
+    returned = _PAIRS if list(tensors) == ["input", "target"] else _ONE if list(tensors) == ["rows"] else _NAMED
+    return _captured(_READ_ROWS.format(role=use.data, returned=returned), {_ROWS: data})
+
+
+def _pairs(values: Any, target: str) -> dict[str, Any]:
+    import numpy as np
+    import torch
+    from torch.utils.data import default_collate
+
+    if hasattr(values, "select_dtypes"):
+        if target not in values.columns:
+            raise InvalidRequest(f"the DataFrame has no column {target}" if target else "target= names no column")
+        values = (_tensors(values.drop(columns=[target]))["rows"], values[target].to_numpy())
+    if not isinstance(values, tuple | list | Mapping) and hasattr(values, "__len__") and hasattr(values, "__getitem__"):
+        values = default_collate([values[row] for row in range(len(values))])
+    if isinstance(values, Mapping):
+        return _tensors(values)
+    if not isinstance(values, tuple | list) or len(values) != 2:
+        raise InvalidRequest("rows that are measured have targets: give (x, y), a dataset of pairs, or a path")
+    first, second = (torch.as_tensor(each.copy() if isinstance(each, np.ndarray) else each) for each in values)
+    return {"input": first, "target": second}
 
 
 def _tensors(values: Any) -> dict[str, Any]:
@@ -166,32 +193,32 @@ def _tensors(values: Any) -> dict[str, Any]:
     return dict(batch) if isinstance(batch, Mapping) else {"rows": batch}
 
 
-def read_data(data: str) -> tuple[Capture, tuple[str, ...]]:
+def read_data(use: UseOfModel, data: str) -> tuple[Capture, tuple[str, ...]]:
     """Return the definition whose rows are in a file or folder, or of a role of the training, and what to fingerprint.
 
     Raises InvalidRequest if there is no such file.
     """
-    return _definition(data, None)
+    return _definition(use, data, None)
 
 
-def _definition(data: str | None, module: Path | None) -> tuple[Capture, tuple[str, ...]]:
+def _definition(use: UseOfModel, data: str | None, module: Path | None) -> tuple[Capture, tuple[str, ...]]:
     """Return the definition of the rows, and the path to fingerprint, if any."""
     capture = None if module is None else capture_file(module)
-    own = capture is not None and f"def {PREDICT_DATA}(" in capture.source
+    own = capture is not None and f"def {use.data}(" in capture.source
     if data is None:
         if capture is None or not own:
             raise InvalidRequest(
-                f"--data is missing: name a file, a folder or {' or '.join(ROLES)}, or write {PREDICT_DATA}() into the "
+                f"--data is missing: name a file, a folder or {' or '.join(ROLES)}, or write {use.data}() into the "
                 "file of --with"
             )
         return capture, ()
     if own:
-        raise InvalidRequest(f"--data and {PREDICT_DATA}() of {module} both give the rows: leave one of them out")
+        raise InvalidRequest(f"--data and {use.data}() of {module} both give the rows: leave one of them out")
     path = Path(data).expanduser()
     place = str(path.absolute()) if path.exists() else data
     if not path.exists() and data not in ROLES:
         raise InvalidRequest(f"--data {data}: there is no such file or folder, and it is none of {', '.join(ROLES)}")
-    reads = f"\n\ndef {PREDICT_DATA}(data={place!r}):\n    return data\n"
+    reads = f"\n\ndef {use.data}(data={place!r}):\n    return data\n"
     if capture is None:
         capture = _captured(reads.lstrip())
     else:

@@ -438,7 +438,7 @@ def send(
         config = record_of(Config, **(config.model_dump() | {"pool": own}))
     client = client or Client.connect()
     files = checked.files
-    if config.form == "prediction":
+    if config.uses_model:
         files = files | _code_of_model(client, str(config.weights_from))
     id, data = pack_snapshot(checked.capture.source, describe(checked), files)
     client.upload_snapshot(id, data)

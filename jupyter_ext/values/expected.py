@@ -23,7 +23,11 @@ _CONTAINERS = (list, dict, set, deque)
 def gives_values(checked: PreparedSubmission) -> bool:
     """Return True if the job of a submitted cell gives back the values that the cell sets."""
     config = checked.config
-    return checked.definition.form not in ("command", "prediction") and config.values != "off" and config.search is None
+    return (
+        checked.definition.form not in ("command", "prediction", "evaluation")
+        and config.values != "off"
+        and config.search is None
+    )
 
 
 def expected_values(

@@ -84,7 +84,7 @@ def draw(overview: Overview, curves: Sequence[Curve], dark: bool = False) -> byt
 
 
 def _epochs(overview: Overview) -> str:
-    if overview.experiment.config.form == "prediction" and overview.front is not None:
+    if overview.experiment.config.uses_model and overview.front is not None:
         return place_text(overview.front, overview.experiment.config)
     epoch = max((trial.epoch for trial in overview.trials), default=0.0)
     epochs = overview.experiment.config.known_epochs

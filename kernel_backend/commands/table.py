@@ -59,7 +59,7 @@ VERBS: Mapping[str, Verb] = {
 }
 # All verbs, also those that only the terminal has, by what the user wants to do.
 GROUPS: Mapping[str, tuple[str, ...]] = {
-    "Run": ("submit", "rerun", "continue", "verify", "predict"),
+    "Run": ("submit", "rerun", "continue", "verify", "predict", "evaluate"),
     "Watch": ("list", "show", "logs", "metrics", "profile", "top", "utilisation", "queue", "nodes", "open"),
     "Steer": (
         *("pause", "resume", "stop", "move", "promote", "prune", "extend"),

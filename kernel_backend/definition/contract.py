@@ -139,7 +139,7 @@ class Definition(Record):
     @property
     def of_functions(self) -> bool:
         """Return True if the definition consists of functions, whose cell sets no variables."""
-        return self.form in ("functions", "keras", "loop", "prediction") and not self.calls_fit
+        return self.form in ("functions", "keras", "loop", "prediction", "evaluation") and not self.calls_fit
 
     @property
     def calls_fit(self) -> bool:

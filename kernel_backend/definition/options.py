@@ -155,7 +155,7 @@ def _changes_its_slots(definition: Definition, config: Config) -> str | None:
 
 
 def _is_of_its_form(definition: Definition, config: Config) -> str | None:
-    if any((definition.form == each) != (config.form == each) for each in ("command", "prediction")):
+    if any((definition.form == each) != (config.form == each) for each in ("command", "prediction", "evaluation")):
         return f"form={config.form} of the configuration: a definition of the form {definition.form} has another"
     if config.metric_pattern and definition.form != "command":
         return "--metric-pattern reads the log of a command, and this is none: report metrics instead"

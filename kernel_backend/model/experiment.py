@@ -174,9 +174,9 @@ class AutoBatch(Record):
 class Config(Record):
     """Configuration of a training: the options of its submission, and settings that the user's code implies."""
 
-    # plain: a cell below %%dlrun; command: a program that is run unchanged; prediction: rows that a trained model
-    # predicts; functions: any other
-    form: Literal["functions", "plain", "command", "prediction"] = "functions"
+    # plain: a cell below %%dlrun; command: a program that is run unchanged; prediction, evaluation: rows that a
+    # trained model predicts, or on which it is measured; functions: any other
+    form: Literal["functions", "plain", "command", "prediction", "evaluation"] = "functions"
     slots: int = Field(1, ge=1)
     least_slots: int | None = Field(
         None, ge=1
@@ -268,6 +268,11 @@ class Config(Record):
     def as_it_is(self) -> bool:
         """Return whether the user's code runs unchanged as a script, so that its number of epochs is unknown."""
         return self.form in ("plain", "command")
+
+    @property
+    def uses_model(self) -> bool:
+        """Return whether nothing is trained: a trained model predicts rows, or is measured on them."""
+        return self.form in ("prediction", "evaluation")
 
 
 class Submission(Record):

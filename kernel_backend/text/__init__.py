@@ -99,8 +99,8 @@ def epoch_text(epoch: float, epochs: int | None) -> str:
 
 
 def place_text(trial: Trial, config: Config) -> str:
-    """Format how far a trial is: `epoch 3/10`, or of a prediction `row 4096 of 5000`."""
-    if config.form != "prediction":
+    """Format how far a trial is: `epoch 3/10`, or of rows that a model predicts `row 4096 of 5000`."""
+    if not config.uses_model:
         return epoch_text(trial.epoch, config.known_epochs)
     return f"row {trial.step}" + (f" of {trial.total_steps}" if trial.total_steps else "")
 
@@ -119,7 +119,7 @@ def progress_line(trial: Trial, config: Config, report: StoredReport | None = No
     epoch, step = (report.epoch, report.step) if report else (trial.epoch, trial.step)
     values = metrics_text(report.metrics) if report else newest_text(trial)
     taken = [f"step {step}"] if config.form == "command" and step else []
-    if config.form == "prediction":
+    if config.uses_model:
         taken = [place_text(trial, config)]
     elif not config.as_it_is:
         taken = [epoch_text(epoch, config.known_epochs), f"step {step}"]

@@ -12,7 +12,7 @@ _RESULTS = {"plain": "result", "prediction": "predictions"}  # methods of a job 
 def load_code(overview: Overview) -> str:
     """Return a line of Python that gets the result of an experiment that has ended; "" if there is none to get."""
     number, form = overview.experiment.number, overview.experiment.config.form
-    if overview.experiment.state not in EXPERIMENT_ENDED:
+    if overview.experiment.state not in EXPERIMENT_ENDED or form == "evaluation":
         return ""
     if form in _RESULTS:
         there = overview.state == ExperimentState.COMPLETED

@@ -97,10 +97,8 @@ def load_checkpoint(files: TrainedFiles, manifest: Manifest, weights: Weights = 
         found = nested(name, {each: made(each, state, module) for each, state in states.items()})
         return Loaded(found, manifest, module, name)
     definition = parse_snapshot(*files.source())
-    if definition.form == "prediction":
-        raise InvalidRequest(
-            f"#{files.number} is a prediction, which has no model: job.predictions() gives its results"
-        )
+    if definition.form in ("prediction", "evaluation"):
+        raise InvalidRequest(f"#{files.number} has no model of its own: load that of the training that it names")
     if definition.form in ("functions", "keras") and weights not in (*_OF_MODEL, *_BESIDE):
         raise InvalidRequest(f"weights={weights!r}: must be auto, model or ema, or {' or '.join(_BESIDE)}")
     if definition.form == "loop" and weights == "auto":

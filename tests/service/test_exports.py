@@ -13,11 +13,14 @@ import zipfile
 from collections.abc import Iterator
 from importlib.metadata import distribution
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from jupyter_ext.job.job import Job
+from jupyter_ext.job.outcome import ExperimentFailed
 from kernel_backend.client import Client
 from kernel_backend.commands.exports.model import export_trained
 from kernel_backend.definition.contract import CONTRACT
@@ -118,6 +121,39 @@ def test_a_model_opens_where_only_its_lock_is_and_predicts_the_same_on_slots(
         check=False,
     )
     assert done.stdout.strip() == found.proof, done.stderr
+
+
+def test_a_model_of_each_form_is_measured(world: World, numbers: dict[str, int]) -> None:
+    client = Client.connect(start=False, home=world.home)
+    jobs = {form: Job(number, client) for form, number in numbers.items()}
+    x = torch.randn(24, 1, 8, 8, generator=torch.Generator().manual_seed(7))
+    y = (x[:, 0, :4].sum((1, 2)) > 0).long()
+    tokens = {"input_ids": torch.arange(96).view(8, 12) % 60, "labels": torch.arange(8) % 2}
+    rows = (np.random.default_rng(7).standard_normal((24, 16)).astype("float32"), y.numpy())
+    data = {"trainer": tokens, "keras": rows}
+    # At once, to save time.
+    made = {form: job.evaluate(data.get(form, (x, y)), batch_size=12, wait=False) for form, job in jobs.items()}
+    apart = jobs["keras"].evaluate(rows, slots=2, wait=False)
+    for form, loss in {"functions": "loss", "fsdp2": "loss", "lightning": "val_loss"}.items():
+        model: Any = jobs[form].load()
+        with torch.no_grad():
+            output = torch.cat([getattr(model, "net", model)(each) for each in x.split(12)])
+        found = made[form].wait().best()
+        assert found[loss] == pytest.approx(float(torch.nn.functional.cross_entropy(output, y)), rel=1e-5)
+        if form != "lightning":
+            assert found["accuracy"] == float((output.argmax(1) == y).double().mean())
+    # Both its losses, and what its steps log; its noise is drawn anew.
+    assert set(made["gan"].wait().best()) == {"disc_loss", "gen_loss", "right"}
+    bert: Any = jobs["trainer"].load()
+    with torch.no_grad():
+        assert made["trainer"].wait().best() == {"loss": pytest.approx(float(bert(**tokens).loss), rel=1e-5)}
+    net: Any = jobs["keras"].load()
+    wanted = net.evaluate(*rows, batch_size=12, verbose=0, return_dict=True)
+    assert made["keras"].wait().best() == pytest.approx(wanted, rel=1e-5)
+    with pytest.raises(ExperimentFailed, match="keras is evaluated by its own function on one slot"):
+        apart.wait()
+    with pytest.raises(ExperimentFailed, match=r"the training has no loss\(\), step\(\) or metrics\(\) that measures"):
+        made["loop"].wait()
 
 
 @pytest.fixture(scope="module")

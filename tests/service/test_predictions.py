@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow.parquet as parquet
 import pytest
 import torch
@@ -45,6 +46,24 @@ def train_data(): return rows(64, 0)
 def validation_data(): return rows(32, 1)
 def test_data(count=300): return rows(count, 2)
 def loss(output, target): return nn.functional.cross_entropy(output, target)
+def metrics(output, target):
+    right = (output.argmax(1) == target).float()
+    return {"accuracy": right, "spread": output.softmax(1)[:, 1].std()}  # which no mean of batches gives
+"""
+
+JUDGE = """
+import time
+from pathlib import Path
+import torch
+def evaluate_data():
+    rows = torch.arange(101)
+    return torch.utils.data.TensorDataset(torch.zeros(101, 4), rows)
+def evaluate(model, batch):
+    x, row = batch
+    while row[0] >= 60 and not Path("go").exists():
+        Path("reached").touch()
+        time.sleep(0.05)
+    return {"row": row.float(), "half": len(x) / 2}
 """
 
 
@@ -87,8 +106,6 @@ def test_a_notebooks_rows_are_predicted_with_the_bits_of_the_loaded_model(job: J
 
 
 def test_files_of_each_kind_and_the_trainings_own_data(world: World, job: Job, x: torch.Tensor, tmp_path: Path) -> None:
-    import pandas as pd
-
     np.save(tmp_path / "x.npy", x.numpy())
     table = pd.DataFrame(x.numpy(), columns=["a", "b", "c", "d"])
     table.to_csv(tmp_path / "x.csv", index=False)
@@ -113,8 +130,12 @@ def test_files_of_each_kind_and_the_trainings_own_data(world: World, job: Job, x
     assert np.array_equal(np.array(found.column("output").to_pylist(), dtype="float32"), outputs(job, own))
     assert "row 300 of 300" in daylight(world, tmp_path, "show", str(made))
     assert f"predictions {made} --to" in daylight(world, tmp_path, "show", str(made))
-    no_model = f"#{made} is a prediction, which has no model"
-    for verb in (("register", str(made), "--as", "other", "--latest"), ("export", str(made), "--model", "other")):
+    no_model = f"#{made} has no model of its own"
+    for verb in (
+        ("evaluate", str(made), "--data", "test_data"),
+        ("register", str(made), "--as", "other", "--latest"),
+        ("export", str(made), "--model", "other"),
+    ):
         assert no_model in daylight(world, tmp_path, *verb, code=2)
     again = json.loads(daylight(world, tmp_path, "rerun", str(made), "data=validation_data", "--no-wait", "--json"))
     assert world.ended(again["experiment"]["number"]).trials[0].total_steps == 32
@@ -164,7 +185,7 @@ def test_what_cannot_be_predicted_is_said_before_a_slot_is_taken(job: Job, world
     assert "predictions train nothing" in daylight(
         world, tmp_path, "submit", "own.py", "--from", number, "--clip", "1", code=2
     )
-    with pytest.raises(InvalidRequest, match=f"#{number} is a training, and no prediction: daylight predict {number}"):
+    with pytest.raises(InvalidRequest, match=f"#{number} is no prediction: daylight predict {number}"):
         job.predictions()
 
 
@@ -213,3 +234,59 @@ def test_kills_and_other_numbers_of_slots_change_no_byte(own_world: World, tmp_p
     shard.write_bytes(b"x")
     with pytest.raises(NotFound, match="is not the one that was kept"):
         Job(quiet, Client.connect(start=False, home=own_world.home)).predictions()
+
+
+def test_a_model_is_measured_as_its_training_has_validated_it(world: World, job: Job, tmp_path: Path) -> None:
+    validated = world.overview(job.number).trials[0].metrics
+    assert set(validated) == {"loss", "accuracy", "spread"}
+    size = job.overview.experiment.config.batch_size
+    assert job.evaluate("validation_data", batch_size=size) == validated
+    for slots in (1, 2):
+        found = job.evaluate("validation_data", batch_size=5, slots=slots)
+        assert found == pytest.approx(validated, abs=1e-6)
+    x = torch.randn(32, 4, generator=torch.Generator().manual_seed(1))
+    y = (x.sum(1) > 0).long()
+    assert job.evaluate((x, y), batch_size=size) == validated
+    table = pd.DataFrame(x.numpy(), columns=["a", "b", "c", "d"]).assign(label=y.numpy())
+    assert job.evaluate(table, target="label", batch_size=size) == validated
+    table.to_parquet(tmp_path / "x.parquet")
+    other = world.submit(SOURCE, contract=CONTRACT, slots=1, epochs=1, width=4).experiment.number
+    assert world.ended(other).state == "completed"
+    options = ("--data", "x.parquet", "--target", "label", "--batch-size", str(size))
+    said = daylight(world, tmp_path, "evaluate", f"{job.number},{other}", *options)
+    head, *rows = [line.split() for line in said.splitlines()[-3:]]
+    assert head == ["model", "loss", "accuracy", "spread", "evaluation"]
+    assert [row[0] for row in rows] == [str(job.number), str(other)]
+    assert [row[1] for row in rows] == [
+        f"{world.overview(each).trials[0].metrics['loss']:.4g}" for each in (job.number, other)
+    ]
+    made = int(rows[0][-1].removeprefix("#"))
+    shown = daylight(world, tmp_path, "show", str(made))
+    assert "row 32 of 32" in shown
+    assert "best" not in shown
+    assert "load()" not in shown
+    with pytest.raises(InvalidRequest, match=f"#{made} is no prediction"):
+        Job(made, job.client).predictions()
+    why = "have the columns a, b, c, d, label, and nothing says which is the target: write --target COLUMN"
+    assert why in daylight(world, tmp_path, "evaluate", str(job.number), "--data", "x.parquet", code=1)
+    for arguments, refused in {
+        (): "takes models: write daylight evaluate 12,14",
+        ("999999",): "there is no experiment #999999",
+        (str(made),): f"#{made} has no model",
+    }.items():
+        assert refused in daylight(world, tmp_path, "evaluate", *arguments, "--data", "x.parquet", code=2)
+
+
+def test_a_kill_in_an_evaluation_counts_no_row_twice(own_world: World, tmp_path: Path) -> None:
+    model = trained(own_world)
+    (tmp_path / "judge.py").write_text(JUDGE)
+    options = ("--with", "judge.py", "--slots", "2", "--batch-size", "4", "--no-wait", "--json")
+    said = daylight(own_world, tmp_path, "evaluate", str(model), *options)
+    number = json.loads(said)["evaluations"][0]["experiment"]["number"]
+    until((tmp_path / "reached").exists, "some rows are measured")
+    own_world.ranks()[0].kill()
+    (tmp_path / "go").touch()
+    assert own_world.ended(number).state == "completed"
+    assert len(own_world.overview(number).attempts) == 2
+    (report,) = [each for each in own_world.reports(number) if each.kind == "validation"]
+    assert (report.step, report.metrics) == (101, {"row": 50.0, "half": (25 * 4 * 2 + 0.5) / 101})

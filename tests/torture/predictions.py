@@ -18,10 +18,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from jupyter_ext.capture import Capture
-from jupyter_ext.submit.predict import options_of, submit_prediction
+from jupyter_ext.submit.predict import options_of, submit_use
 from kernel_backend.client import Client
 from kernel_backend.commands.predictions.write import write_predictions
 from kernel_backend.definition.contract import CONTRACT
+from kernel_backend.definition.prediction_form import PREDICTING
 from kernel_backend.model.ids import Reference
 from kernel_backend.model.labels import UNLABELLED
 from kernel_backend.model.snapshot import Piece
@@ -82,9 +83,8 @@ def submitted(world: World, model: int, folder: Path, slots: str, rows: int, pau
     config = options_of(slots=slots, batch_size=str(BATCH), threads="1", max_restarts="20")
     folder.mkdir(exist_ok=True)
     with contextlib.chdir(folder):
-        made = submit_prediction(
-            client, Reference(model), Capture(source, (piece,), roles_from=1), given, config, labels=UNLABELLED
-        )
+        capture = Capture(source, (piece,), roles_from=1)
+        made = submit_use(client, PREDICTING, Reference(model), capture, given, config, labels=UNLABELLED)
     return made.experiment.number
 
 

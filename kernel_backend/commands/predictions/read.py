@@ -49,7 +49,7 @@ def stored_predictions(client: Client, number: int) -> StoredPredictions:
     """Return the predictions of an experiment; raise InvalidRequest unless each row is there."""
     experiment = client.experiment(number).experiment
     if experiment.config.form != "prediction":
-        raise InvalidRequest(f"#{number} is a training, and no prediction: daylight predict {number} --data DATA")
+        raise InvalidRequest(f"#{number} is no prediction: daylight predict {number} --data DATA")
     found = {each.name for each in client.artifacts(number)}
     shards = sorted(shard for name in found if (shard := parse_shard(name)) is not None)
     if SUMMARY not in found:

@@ -1,18 +1,22 @@
-"""Define the verbs predict and predictions: predict the rows of a dataset on slots, and fetch what was predicted."""
+"""Define the verbs predict, predictions and evaluate: use a trained model on the rows of a dataset, on slots."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 
-from kernel_backend.commands.answer import FAILED, OK, Answer, Started, Text
+from kernel_backend.commands.answer import FAILED, OK, Answer, Started, Table, Text
 from kernel_backend.commands.predictions.write import write_predictions
 from kernel_backend.commands.verb import JSON, NUMBER, Call, Verb, argument, count
+from kernel_backend.definition.prediction_form import ON_BAD, SHARD_ROWS, TARGET
 from kernel_backend.errors import InvalidRequest
-from kernel_backend.model.ids import whole
+from kernel_backend.model.ids import parse_subject, whole
 from kernel_backend.model.states import ExperimentState
-from kernel_backend.spec.options import OPTIONS, TRUST
+from kernel_backend.model.views.overview import Overview
+from kernel_backend.spec.options import OPTIONS, TRUST, Option
+from kernel_backend.text import number
 
 SUBMIT = "jupyter_ext.submit.predict"  # imported by name: this package must not depend on jupyter_ext
 _FLAGS = {"--batch-size", "--seed", "--env", "--max-restarts", "--include"}
@@ -24,9 +28,10 @@ def _predict(call: Call) -> Answer:
     to = None if options.to is None else Path(options.to).expanduser()
     if to is not None and to.suffix not in ("", ".parquet", ".npy"):
         raise InvalidRequest(f"--to {to.name}: name a .parquet or .npy file, or a folder")
-    overview = import_module(SUBMIT).submit(call)
-    number = overview.experiment.number
-    fetch = f"{call.program} predictions {number} --to {options.to or 'predictions.parquet'}"
+    given = {name: value for name in (ON_BAD, SHARD_ROWS) if (value := getattr(options, name)) is not None}
+    overview = import_module(SUBMIT).submit(call, "prediction", options.reference, given)
+    made = overview.experiment.number
+    fetch = f"{call.program} predictions {made} --to {options.to or 'predictions.parquet'}"
     if not call.console.waits(options.wait or (to is not None and options.wait is None)):
         return Answer(
             overview, [Started(call.client, overview, (), "" if options.quiet else f"{fetch} when it has ended")]
@@ -38,11 +43,45 @@ def _predict(call: Call) -> Answer:
         return Answer(ended, code=FAILED)
     if to is None:
         return Answer(ended, [Text([f"to have them in a file: {fetch}"])])
-    return _written(call, number, to)
+    return _written(call, made, to)
 
 
 def _predictions(call: Call) -> Answer:
     return _written(call, whole(call.reference), Path(call.arguments.to).expanduser())
+
+
+def _evaluate(call: Call) -> Answer:
+    options = call.arguments
+    subjects = [each for word in options.words for each in word.split(",") if each]
+    if not subjects:
+        raise InvalidRequest(f"{call.command} takes models: write {call.command} 12,14 --data test_data")
+    given = {TARGET: options.target} if options.target else {}
+    known = [parse_subject(each) for each in subjects]  # all of them, before the first is submitted
+    made = [import_module(SUBMIT).submit(call, "evaluation", each, given) for each in known]
+    if options.wait is False:
+        return Answer({"evaluations": made}, [Started(call.client, each, ()) for each in made])
+    rows, code = [], OK
+    for subject, overview in zip(subjects, made, strict=True):
+        ended, own = call.console.wait(call.client, overview, (), quiet=True)
+        if ended is None:
+            return Answer(None, code=own)
+        code = code or (OK if ended.experiment.state == ExperimentState.COMPLETED else FAILED)
+        rows.append((subject, ended))
+    return Answer({"evaluations": [each for _, each in rows]}, [_measured(rows)], code=code)
+
+
+def _measured(rows: Sequence[tuple[str, Overview]]) -> Table:
+    """Return a table of models and what was measured, with a column for each value."""
+    values = [dict(overview.trials[0].metrics) for _, overview in rows]
+    names = list(dict.fromkeys(name for each in values for name in each))
+    return Table(
+        ("model", *names, "evaluation"),
+        [
+            (subject, *(number(own[name]) if name in own else "" for name in names), f"#{made.experiment.number}")
+            for (subject, made), own in zip(rows, values, strict=True)
+        ],
+        "",
+    )
 
 
 def _written(call: Call, number: int, to: Path) -> Answer:
@@ -50,33 +89,24 @@ def _written(call: Call, number: int, to: Path) -> Answer:
     return Answer({"experiment": number, "files": files}, [Text(files)])
 
 
-_OWN = (
-    replace(NUMBER, help="a registered model such as memes@production, an experiment or a trial"),
-    argument(
-        "--data",
-        metavar="DATA",
-        help="a CSV, parquet or .npy file, a folder of files, or what the training's test_data, validation_data or "
-        "train_data returns",
-        complete="file",
-    ),
-    argument(
-        "--with",
-        metavar="FILE.py",
-        dest="module",
-        help="file with predict(model, batch), post(output) or predict_data()",
-        complete="file",
-    ),
-    argument("--to", metavar="OUT", help="wait, and write a .parquet or .npy file, or a folder", complete="file"),
-    argument(
-        "--on-bad",
-        metavar="WHAT",
-        choices=("fail", "skip"),
-        help="of a row that raises: fail, or skip and list it [fail]",
-    ),
-    argument(
-        "--shard-rows", metavar="N", type=count, help="rows that are stored at once [256 batches, of few rows fewer]"
-    ),
+_MODEL = replace(NUMBER, help="a registered model such as memes@production, an experiment or a trial")
+_DATA = argument(
+    "--data",
+    metavar="DATA",
+    help="a CSV, parquet or .npy file, a folder of files, or what the training's test_data, validation_data or "
+    "train_data returns",
+    complete="file",
+)
+
+
+def _with(functions: str) -> Option:
+    return argument("--with", metavar="FILE.py", dest="module", help=f"file with {functions}", complete="file")
+
+
+_OF_A_JOB = (
     TRUST,
+    *(replace(each, group="") for each in OPTIONS if each.group == "resources" or _FLAGS & set(each.flags)),
+    *(each for each in OPTIONS if _VIEW & set(each.flags)),
 )
 VERBS = (
     Verb(
@@ -84,9 +114,25 @@ VERBS = (
         "predict the rows of a dataset with a trained model, on slots, each row once",
         _predict,
         (
-            *_OWN,
-            *(replace(each, group="") for each in OPTIONS if each.group == "resources" or _FLAGS & set(each.flags)),
-            *(each for each in OPTIONS if _VIEW & set(each.flags)),
+            _MODEL,
+            _DATA,
+            _with("predict(model, batch), post(output) or predict_data()"),
+            argument(
+                "--to", metavar="OUT", help="wait, and write a .parquet or .npy file, or a folder", complete="file"
+            ),
+            argument(
+                "--on-bad",
+                metavar="WHAT",
+                choices=("fail", "skip"),
+                help="of a row that raises: fail, or skip and list it [fail]",
+            ),
+            argument(
+                "--shard-rows",
+                metavar="N",
+                type=count,
+                help="rows that are stored at once [256 batches, of few rows fewer]",
+            ),
+            *_OF_A_JOB,
         ),
         (
             "predict memes@production --data new.parquet --to out.parquet",
@@ -111,5 +157,25 @@ VERBS = (
         ("predictions 13 --to out.parquet", "predictions 13 --to out.npy"),
         client=("artifact",),
         job=("predictions",),
+    ),
+    Verb(
+        "evaluate",
+        "measure trained models on a dataset, on slots, and compare them in a table",
+        _evaluate,
+        (
+            argument("words", nargs="*", metavar="MODEL", help="models as for predict, as 12,14 memes@production"),
+            _DATA,
+            _with("evaluate(model, batch) or evaluate_data()"),
+            argument("--target", metavar="COLUMN", help="column of a CSV or parquet file that has the targets"),
+            *_OF_A_JOB,
+        ),
+        (
+            "evaluate 12,14,20 --data test_data",
+            "evaluate memes@production memes@candidate --data new.csv --target label",
+            "evaluate 12 --data new.parquet --with judge.py --slots 4",
+        ),
+        takes="models, experiments or trials",
+        client=("submit", "upload_snapshot"),
+        job=("evaluate",),
     ),
 )

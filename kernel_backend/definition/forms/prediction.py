@@ -1,13 +1,21 @@
-"""Describe the form prediction: a cell with `predict_data`, whose rows a trained model predicts."""
+"""Describe the forms prediction and evaluation: cells of `predict_data` or `evaluate_data`, whose rows a model gets."""
 
 from __future__ import annotations
 
 from kernel_backend.definition.contract import Definition
-from kernel_backend.definition.form import Source, TrainingForm
-from kernel_backend.definition.prediction_form import ON_BAD, SHARD_ROWS, is_prediction, prediction_definition
+from kernel_backend.definition.form import TrainingForm
+from kernel_backend.definition.prediction_form import (
+    EVALUATING,
+    ON_BAD,
+    PREDICTING,
+    SHARD_ROWS,
+    UseOfModel,
+    definition_of_use,
+    is_use_of_model,
+)
 from kernel_backend.model.experiment import Config
 
-# Settings of a training, which predictions lack.
+# Settings of a training, which is not one.
 _OF_TRAINING = (
     "accumulate", "amp", "auto_batch", "checkpoint_every", "clip", "compile", "ema", "epochs", "gather_loss",
     "logical_workers", "metric", "patience", "per_slot_batch", "rng", "schedule_per", "search", "steps", "strategy",
@@ -15,28 +23,34 @@ _OF_TRAINING = (
 )  # fmt: skip
 
 
-def _recognises(source: Source) -> bool:
-    return is_prediction(source.functions)
+def _form(use: UseOfModel, training: str, local: str, instead: str) -> TrainingForm:
+    def names_its_model(definition: Definition, config: Config) -> str | None:
+        if config.weights_from is None:
+            return f"{use.data}() gives the rows, and no model is named: write --from memes@production, or --from 12"
+        return None
+
+    return TrainingForm(
+        name=use.form,
+        recognises=lambda source: is_use_of_model(use, source.functions),
+        parse=lambda source: definition_of_use(use, source.tree, source.roles_from),
+        training=f"kernel_backend.runner.forms.prediction.{training}",
+        loop=f"{use.form}s train nothing: leave it out, and use",
+        refuses=dict.fromkeys(_OF_TRAINING, instead),
+        rules=(names_its_model,),
+        local=local,
+        script=f"{use.form}s need the trained model: export it with daylight export 12 --model DIR",
+    )
 
 
-def _parse(source: Source) -> Definition:
-    return prediction_definition(source.tree, source.roles_from)
-
-
-def _names_its_model(definition: Definition, config: Config) -> str | None:
-    if config.weights_from is None:
-        return "predict_data() gives the rows, and no model is named: write --from memes@production, or --from 12"
-    return None
-
-
-PREDICTION = TrainingForm(
-    name="prediction",
-    recognises=_recognises,
-    parse=_parse,
-    training="kernel_backend.runner.forms.prediction.training:Prediction",
-    loop="predictions train nothing: leave it out, and use",
-    refuses=dict.fromkeys(_OF_TRAINING, f"--batch-size, {ON_BAD}= and {SHARD_ROWS}= where they help"),
-    rules=(_names_its_model,),
+PREDICTION = _form(
+    PREDICTING,
+    "training:Prediction",
     local="Load the model here with job.load(), and call it",
-    script="predictions need the trained model: export it with daylight export 12 --model DIR",
+    instead=f"--batch-size, {ON_BAD}= and {SHARD_ROWS}= where they help",
+)
+EVALUATION = _form(
+    EVALUATING,
+    "evaluation:Evaluation",
+    local="Load the model here with job.load(), and measure it",
+    instead="--batch-size where it helps",
 )

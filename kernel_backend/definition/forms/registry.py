@@ -18,7 +18,7 @@ from kernel_backend.definition.forms.keras import KERAS
 from kernel_backend.definition.forms.lightning import LIGHTNING
 from kernel_backend.definition.forms.loop import LOOP
 from kernel_backend.definition.forms.plain import PLAIN
-from kernel_backend.definition.forms.prediction import PREDICTION
+from kernel_backend.definition.forms.prediction import EVALUATION, PREDICTION
 from kernel_backend.definition.forms.script import SCRIPT
 from kernel_backend.definition.forms.trainer import TRAINER
 from kernel_backend.errors import InvalidDefinition
@@ -26,7 +26,7 @@ from kernel_backend.model.packages.entry_points import EntryPoints, described, p
 
 # In the order in which they are tried, forms of packages between the two. A cell of functions is what no other form
 # recognises.
-_FIRST, _LAST = (COMMAND, PLAIN, PREDICTION, LOOP, TRAINER, LIGHTNING, KERAS), (SCRIPT, FUNCTIONS)
+_FIRST, _LAST = (COMMAND, PLAIN, PREDICTION, EVALUATION, LOOP, TRAINER, LIGHTNING, KERAS), (SCRIPT, FUNCTIONS)
 BUILT_IN = (*_FIRST, *_LAST)
 _BY_NAME: Mapping[str, TrainingForm] = {form.name: form for form in BUILT_IN}
 

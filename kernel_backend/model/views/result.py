@@ -34,10 +34,10 @@ def result_text(overview: Overview) -> str:
     """Format the number of an experiment: the best value of its `--metric`, where it was, and the newest beside it.
 
     Examples: `accuracy 0.9697 best, epoch 6 (middle dot) now 0.9461`, of a search `error 0.034 best, trial 12.7, epoch
-    9`. Without a value of the metric, the newest values of the trial are returned; "" if there are none.
+    9`. Of an evaluation, and without a value of the metric, the newest values are returned; "" if there are none.
     """
     trial, config = overview.front, overview.experiment.config
-    if trial is None or trial.best is None:
+    if trial is None or trial.best is None or config.form == "evaluation":
         return newest_text(trial) if trial else ""
     which = [f"trial {trial.id}"] if config.search is not None else []
     best = f"{config.metric.name} {number(trial.best.value)} best"

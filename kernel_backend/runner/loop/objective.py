@@ -41,9 +41,8 @@ class Objective:
 
     @property
     def label(self) -> str:
-        """Return the name of the objective's loss in reports: `loss`, or `gen_loss` for `step_gen`."""
-        key = self.role.removeprefix("step_")
-        return "loss" if key in ("loss", "step") else f"{key}_loss"
+        """Return the name of the objective's loss in reports."""
+        return label_of(self.role)
 
     @contextmanager
     def trained_alone(self) -> Iterator[None]:
@@ -62,6 +61,12 @@ class Objective:
         for schedule in self.schedules:
             if not isinstance(schedule, ReduceLROnPlateau):
                 schedule.step()
+
+
+def label_of(role: str) -> str:
+    """Return the name in reports of the loss of a function or training step: `loss`, or `gen_loss` for `step_gen`."""
+    key = role.removeprefix("step_")
+    return "loss" if key in ("loss", "step") else f"{key}_loss"
 
 
 def assigned(steps: Sequence[str], optimizers: Optimizers) -> dict[str, Optimizers]:

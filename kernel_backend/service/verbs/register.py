@@ -63,8 +63,9 @@ class ModelVerbs:
         """
         may_submit(who)
         experiment, owner = await changeable(self._store, who, number), asked.owner or who.name
-        if experiment.config.form == "prediction":
-            raise InvalidRequest(f"#{number} is a prediction, which has no model: register what it predicts with")
+        if experiment.config.uses_model:
+            used = experiment.config.weights_from
+            raise InvalidRequest(f"#{number} has no model of its own: register that of {used}")
         _check_changes(who, owner, asked.name)
         there = await asyncio.to_thread(self._store.models, owner, asked.name)
         _check_group(who, there[0] if there else None, owner, experiment)  # before anything is pinned

@@ -212,6 +212,9 @@ class SubmissionValidator:
             return before
         other = await visible(self._store, who, source.experiment)
         check_not_deleted(other)
+        if other.config.uses_model:
+            used = other.config.weights_from
+            raise InvalidRequest(f"#{other.number} has no model of its own: it uses that of {used}")
         if other.config.search is not None and config.weights_from == str(source.experiment):
             raise InvalidRequest(f"--from {source.experiment}: it is a search: name a trial of it, {other.number}.1")
         owner = f"{source.experiment}.{source.trial}"
@@ -228,4 +231,4 @@ def _continues(begins_from: str | None) -> bool:
 
 
 def _part(config: Config) -> str:
-    return MODEL if config.form == "prediction" else WEIGHTS
+    return MODEL if config.uses_model else WEIGHTS

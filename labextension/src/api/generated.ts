@@ -582,7 +582,7 @@ export interface components {
              * @default functions
              * @enum {string}
              */
-            form: "functions" | "plain" | "command" | "prediction";
+            form: "functions" | "plain" | "command" | "prediction" | "evaluation";
             /** @default 1 */
             slots: number;
             /** @default null */

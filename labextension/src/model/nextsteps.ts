@@ -13,7 +13,7 @@ const RESULTS: Partial<Record<string, string>> = { plain: 'result', prediction: 
 export function loadCode(overview: Overview): string {
   const { number, config } = overview.experiment;
   const [state, result] = [stateOf(overview), RESULTS[config.form]];
-  const trained = config.form !== 'command' && (frontOf(overview)?.step ?? 0) > 0;
+  const trained = !/^(comm|eval)/.test(config.form) && (frontOf(overview)?.step ?? 0) > 0;
   const there = result ? state === 'completed' : trained && (state === 'completed' || state === 'stopped');
   return there && ended(overview) ? `import daylight; daylight.job(${number}).${result ?? 'load'}()` : '';
 }

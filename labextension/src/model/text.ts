@@ -97,14 +97,15 @@ export function newestText(trial: Trial): string {
 
 /**
  * Format the number of an experiment: the best value of its `--metric`, where it was, and the newest beside it:
- * `accuracy 0.9697 best, epoch 6 \u00b7 now 0.9461`; without a value of the metric, the newest values of the trial.
+ * `accuracy 0.9697 best, epoch 6 \u00b7 now 0.9461`; of an evaluation, and without a value of the
+ * metric, the newest values of the trial.
  */
 export function resultText(overview: Overview): string {
   const trial = frontOf(overview);
-  if (!trial?.best) {
+  const { config } = overview.experiment;
+  if (!trial?.best || config.form === 'evaluation') {
     return trial ? newestText(trial) : '';
   }
-  const { config } = overview.experiment;
   const { metric, search } = config;
   const best = `${metric.name} ${number(trial.best.value)} best`;
   const which = search === null ? [] : [`trial ${trial.experiment}.${trial.index}`];
@@ -250,9 +251,9 @@ export function progressLine(trial: Trial, config: Config, report: StoredReport 
   return parts.filter(part => part).join('  ');
 }
 
-/** Return epoch and step; a prediction has rows, and always says of how many. */
+/** Return epoch and step; what uses a model has rows, and always says of how many. */
 function reachedOf(trial: Trial, config: Config, epoch: number, step: number, total = false): string[] {
-  const rows = config.form === 'prediction';
+  const rows = /^(pred|eval)/.test(config.form);
   const of = trial.total_steps && (total || rows) ? ` of ${trial.total_steps}` : '';
   return rows ? [`row ${step}${of}`] : [epochText(epoch, knownEpochs(config)), `step ${step}${of}`];
 }

@@ -135,6 +135,7 @@ def _of_records() -> Iterator[dict[str, Any]]:
         (trial(index=3), config, validation),
         (trial(step=4096, total_steps=5000), Config(form="prediction")),
         (trial(step=4096), Config(form="prediction")),
+        (trial(step=4096, metrics={"loss": 1}), Config(form="evaluation")),
         (unvalidated, config),
     )
 
@@ -155,7 +156,7 @@ def _of_overviews() -> Iterator[dict[str, Any]]:
 
 
 def _with_results() -> Iterator[Overview]:
-    forms = [{"form": form} for form in ("plain", "command", "prediction")]
+    forms = [{"form": form} for form in ("plain", "command", "prediction", "evaluation")]
     for state in ("completed", "stopped", "failed"):
         for fields in (*forms, {"epochs": 7}, {"steps": 40}, {"epochs_unknown": True}):
             ended_one = experiment(state, config=Config.model_validate(fields), ended_at=200.0)

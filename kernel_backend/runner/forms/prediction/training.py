@@ -8,7 +8,6 @@ later attempt may have another number of slots.
 
 from __future__ import annotations
 
-import inspect
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -31,12 +30,11 @@ from kernel_backend.runner.context import RankContext
 from kernel_backend.runner.determinism import seeds
 from kernel_backend.runner.external_loop.leave import Leave
 from kernel_backend.runner.external_loop.training import ExternalTraining
+from kernel_backend.runner.forms.prediction.inputs import default_prediction
 from kernel_backend.runner.forms.prediction.model import TrainedModel
 from kernel_backend.runner.forms.prediction.outputs import Columns, bad_row, columns_of, joined, write_shard
-from kernel_backend.runner.forms.prediction.rows import Rows, open_rows
 from kernel_backend.runner.loop.forward import to_device
 
-_ROLES = ("train_data", "validation_data", "test_data")
 _LOOK_S = 0.05  # between checks whether a node's artifacts were sent
 _POLICIES = ("fail", "skip")
 _GUARANTEE = "reproducible: each row is predicted once, and a kill changes no bit of the result, on any number of slots"
@@ -56,9 +54,9 @@ class Prediction:
             raise InvalidDefinition(f"{ON_BAD}={params[ON_BAD]}: write {' or '.join(_POLICIES)}")
         self._skips = params[ON_BAD] == "skip"
         job = rank.job
-        self._trained = TrainedModel(open_storage(job.checkpoints, job.uid), Path(job.code))
+        self._trained = TrainedModel(open_storage(job.checkpoints, job.uid), Path(job.code), rank.device)
         self._origin = self._trained.manifest.origin
-        self._rows = self._opened()
+        self._rows = self._trained.rows(rank.functions, PREDICT_DATA)
         self._size = shard_rows(len(self._rows), rank.config.batch_size, int(str(params[SHARD_ROWS])))
         self._shards = shards_of(len(self._rows), self._size)
         self._outbox = Outbox(attempt_folder(Path(job.home), job.id)) if job.staged else None
@@ -108,17 +106,9 @@ class Prediction:
         """Wait for a checkpoint that is being written."""
         self._training.close()
 
-    def _opened(self) -> Rows:
-        data = self._rank.functions.prepared(PREDICT_DATA, frozenset())()
-        if isinstance(data, str) and data in _ROLES and not Path(data).exists():
-            return open_rows(self._trained.data(data), self._trained.functions.collate(), role=data)
-        return open_rows(data)
-
     def _predictor(self) -> Callable[[Any], Any]:
         """Return the function that computes the outputs of a batch."""
         model: Any = self._trained.load().models
-        if isinstance(model, torch.nn.Module):
-            model = model.to(self._rank.device).eval()
         own = vars(self._rank.loaded.module)
         compute = own.get(PREDICT) or default_prediction(model)
         post = own.get(POST)
@@ -233,50 +223,3 @@ class Prediction:
 
 
 _Done = tuple[int, dict[str, Any]]  # number of bad rows, and the record of the shard's artifact
-
-
-def default_prediction(model: Any) -> Callable[[Any, Any], Any]:
-    """Return how a model predicts a batch if the cell has no function `predict`.
-
-    A Lightning module with a `predict_step` of its own is called by that. Of a batch `(inputs, targets)` the model
-    takes the inputs; of a dict, the arguments that it has by these names; of a table, its numbers as a matrix.
-    """
-    own_step = getattr(type(model), "predict_step", None)
-    if own_step is not None and not own_step.__module__.startswith(("lightning.", "pytorch_lightning.", "keras.")):
-        return lambda model, batch: model.predict_step(batch, 0)
-
-    def predict(model: Any, batch: Any) -> Any:
-        if hasattr(batch, "iloc"):
-            return model(_matrix(batch, next(iter(model.parameters()), torch.empty(0))))
-        if isinstance(batch, list | tuple) and batch and isinstance(batch[0], Path):
-            raise InvalidDefinition("the rows are files: write def predict(model, batch), whose batch is their paths")
-        if isinstance(batch, list | tuple) and len(batch) > 1:
-            batch = batch[0]
-        elif isinstance(batch, list | tuple) and batch:
-            (batch,) = batch
-        found = model(**_taken(model, batch)) if isinstance(batch, dict) else model(batch)
-        logits = getattr(found, "logits", None)
-        return found if logits is None else logits
-
-    return predict
-
-
-def _taken(model: Any, batch: dict[str, Any]) -> dict[str, Any]:
-    """Return those entries of a batch that the model takes by name, without targets."""
-    parameters = inspect.signature(getattr(model, "forward", model)).parameters.values()
-    names = {each.name for each in parameters}
-    takes_any = any(each.kind is each.VAR_KEYWORD for each in parameters)
-    return {
-        name: value for name, value in batch.items() if name not in ("label", "labels") and (takes_any or name in names)
-    }
-
-
-def _matrix(table: Any, like: torch.Tensor) -> torch.Tensor:
-    numbers = table.select_dtypes("number")
-    if left := [str(name) for name in table.columns if name not in numbers.columns]:
-        raise InvalidDefinition(
-            f"columns of the table are no numbers: {', '.join(left[:6])}; write def predict(model, batch), whose batch "
-            "is a DataFrame"
-        )
-    # Rows lie in memory one after the other, as in any batch: a table's columns do, and give other bits.
-    return torch.tensor(numbers.to_numpy(dtype="float32"), device=like.device).contiguous()
