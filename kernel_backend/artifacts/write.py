@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import shutil
 import stat
@@ -94,6 +95,12 @@ def keep(source: ArtifactSource, folder: Path) -> WrittenArtifact:
         else:
             _pack(source.files, target)
     return target.written
+
+
+def written(path: Path) -> WrittenArtifact:
+    """Return size and digest of an artifact's file that is there already."""
+    with path.open("rb") as file:
+        return WrittenArtifact(path.stat().st_size, hashlib.file_digest(file, xxhash.xxh3_128).hexdigest())
 
 
 def sweep(folder: Path) -> None:

@@ -31,6 +31,7 @@ class ShardAbout(Record):
     columns: tuple[str, ...] = ()
     texts: tuple[str, ...] = ()  # columns of text, each as a JSON list in bytes
     bad: tuple[BadRow, ...] = ()
+    digest: str = ""  # of the tensors
 
 
 class Summary(Record):

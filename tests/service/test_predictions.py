@@ -228,8 +228,8 @@ def test_kills_and_other_numbers_of_slots_change_no_byte(own_world: World, tmp_p
     assert found.joined == wanted.joined
     attempts = own_world.overview(number).attempts
     assert wanted.again == 0
-    # An interruption repeats a shard of each slot, and those of a round whose checkpoint was still being written.
-    assert found.again <= (len(attempts) - 1) * 2 * 2 * 32
+    # An interruption repeats the shard that each slot has in work.
+    assert found.again <= (len(attempts) - 1) * 2 * 32
     shard = own_world.home / "artifacts" / str(quiet) / "1" / "rows-000000000032-000000000064.safetensors"
     shard.write_bytes(b"x")
     with pytest.raises(NotFound, match="is not the one that was kept"):

@@ -8,11 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import xxhash
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
 from kernel_backend.errors import InvalidDefinition
 from kernel_backend.model.predictions import ABOUT, OUTPUT, ROW, BadRow, ShardAbout
+from kernel_backend.runner.determinism.digests import tensor_digest
 
 Columns = dict[str, Tensor | list[str]]
 
@@ -72,8 +75,24 @@ def write_shard(path: Path, columns: Columns, rows: Sequence[int], about: ShardA
             torch.frombuffer(bytearray(data), dtype=torch.uint8) if isinstance(column, list) else column.contiguous()
         )
     texts = tuple(name for name, column in columns.items() if isinstance(column, list))
-    described = about.model_copy(update={"columns": tuple(columns), "texts": texts})
-    save_file(tensors, path, metadata={ABOUT: described.model_dump_json()})
+    known = {"columns": tuple(columns), "texts": texts, "digest": _digest(tensors)}
+    save_file(tensors, path, metadata={ABOUT: about.model_copy(update=known).model_dump_json()})
+
+
+def intact_shard(path: Path) -> ShardAbout | None:
+    """Return the description of a shard's file; None if there is none, or if its bytes have changed."""
+    try:
+        with safe_open(path, "pt") as file:
+            about = ShardAbout.model_validate_json(file.metadata()[ABOUT])
+            found = _digest({name: file.get_tensor(name) for name in file.keys()})  # noqa: SIM118 - no dict
+    except (OSError, ValueError, KeyError, TypeError, SafetensorError):
+        return None
+    return about if about.digest == found else None
+
+
+def _digest(tensors: Mapping[str, Tensor]) -> str:
+    each = (f"{name}:{tensor_digest(tensor)}" for name, tensor in sorted(tensors.items()))
+    return xxhash.xxh3_128_hexdigest("\n".join(each).encode())
 
 
 def bad_row(row: int, error: Exception) -> BadRow:

@@ -1,9 +1,9 @@
 """Predict in a rank of a job: each slot computes a shard at a time, which is kept as an artifact under its own name.
 
 Shard n is rows [n k, (n + 1) k) of the data, whatever the number of slots. In a round each rank computes one of the
-next shards; then rank 0 records them, and a checkpoint says how many rows are done. So after a kill at most the round
-in work, and one whose checkpoint was still being written, are computed again; their files get the same bytes, and a
-later attempt may have another number of slots.
+next shards; then rank 0 records them, and a checkpoint says how many rows are done. So after a kill only the shards in
+work are computed again, since those that are complete are there (where nodes send them away, those of one round more);
+their files get the same bytes, and a later attempt may have another number of slots.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import torch
 import xxhash
 
 from kernel_backend.artifacts.outbox import Outbox
-from kernel_backend.artifacts.write import keep, look, sweep
+from kernel_backend.artifacts.write import keep, look, sweep, written
 from kernel_backend.checkpoints.storage import open_storage
 from kernel_backend.definition.prediction_form import ON_BAD, POST, PREDICT, PREDICT_DATA, SHARD_ROWS
 from kernel_backend.errors import InvalidDefinition
@@ -32,7 +32,14 @@ from kernel_backend.runner.external_loop.leave import Leave
 from kernel_backend.runner.external_loop.training import ExternalTraining
 from kernel_backend.runner.forms.prediction.inputs import default_prediction
 from kernel_backend.runner.forms.prediction.model import TrainedModel
-from kernel_backend.runner.forms.prediction.outputs import Columns, bad_row, columns_of, joined, write_shard
+from kernel_backend.runner.forms.prediction.outputs import (
+    Columns,
+    bad_row,
+    columns_of,
+    intact_shard,
+    joined,
+    write_shard,
+)
 from kernel_backend.runner.loop.forward import to_device
 
 _LOOK_S = 0.05  # between checks whether a node's artifacts were sent
@@ -122,6 +129,8 @@ class Prediction:
 
     def _predicted(self, shard: Shard, predict: Callable[[Any], Any]) -> _Done | None:
         """Compute and keep a shard; None if this rank must give up its slot before it is complete."""
+        if (done := self._done_before(shard)) is not None:
+            return done
         seeds.reseed(seeds.mix(self._rank.config.seed, "predict", shard.first))
         parts: list[Columns] = []
         rows: list[int] = []
@@ -138,6 +147,17 @@ class Prediction:
             path = Path(folder, shard.name)
             write_shard(path, joined(parts), rows, about)
             return len(bad), self._kept(shard.name, path).to_json()
+
+    def _done_before(self, shard: Shard) -> _Done | None:
+        """Return the record of a shard that an earlier attempt has completed after its last checkpoint, if it is here.
+
+        A node that shares no disk with the service has sent its shards away, and computes them again.
+        """
+        path = self._folder / shard.name
+        about = intact_shard(path)
+        if about is None or self._outbox is not None:
+            return None
+        return len(about.bad), written(path).record(look(shard.name, path), self.step).to_json()
 
     def _batch(
         self,
