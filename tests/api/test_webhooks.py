@@ -201,6 +201,7 @@ def test_whatever_a_receiver_does_wrong_is_a_failed_delivery(
     served: Served, client: Client, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(limits, "MOST_TESTS", len(WRONG))
+    monkeypatch.setattr(http, "TIMEOUT_S", 2.0)
     raw = RawReceiver(list(WRONG.values()))
     store, hooks = served.service._store, {}
     for index, wrong in enumerate(WRONG):

@@ -457,6 +457,7 @@ def test_who_is_no_admin_any_more_is_not_told_of_everyones_experiments(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sender, "LOOK_S", 0.02)
+    monkeypatch.setattr(sender, "QUIET_S", 0.1)
     receiver, hub = Receiver(), FakeHub()
     rules = HostRules(hosts=("127.0.0.1",), inside=False)
     served = Served(tmp_path, StillEngine(), identity=hub, outbox=OutboxConfig(rules))

@@ -40,14 +40,11 @@ for epoch in range(10_000):
     ("seed", "guarantee"),
     [
         ("0", r"exact to the step.*rehearsed at steps \d+ to \d+"),
-        pytest.param(
-            "",
-            r"from the start, with other bits: .*default_rng\(\) has no seed, line 7; x was made with other contents",
-            marks=pytest.mark.long,
-        ),
+        ("", r"from the start, with other bits: .*default_rng\(\) has no seed, line 7; x was made with other contents"),
     ],
     ids=["seeded", "unseeded"],
 )
+@pytest.mark.long
 def test_the_guarantee_of_a_rehearsed_loop_is_shown_while_it_trains(
     lab: Lab, jupyterlab: Jupyter, gate: Gate, seed: str, guarantee: str
 ):

@@ -61,7 +61,12 @@ def model(width=24, rate=0.2, lr=1e-2):
 
 
 @pytest.mark.parametrize(
-    ("slots", "backend"), [(1, "torch"), (2, "horovod"), pytest.param(2, "torch", marks=pytest.mark.long)]
+    ("slots", "backend"),
+    [
+        pytest.param(1, "torch", marks=pytest.mark.long),
+        (2, "horovod"),
+        pytest.param(2, "torch", marks=pytest.mark.long),
+    ],
 )
 def test_a_kill_in_the_middle_of_an_epoch_changes_no_bit(tmp_path, slots, backend):
     whole = Trial(tmp_path / "whole", CELL, slots=slots, backend=backend)

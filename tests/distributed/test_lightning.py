@@ -171,7 +171,12 @@ def whole(tmp_path_factory):
 
 @pytest.mark.parametrize(
     ("cell", "slots", "backend"),
-    [("digits", 1, "torch"), ("digits", 2, "horovod"), ("gan", 1, "torch"), ("gan", 2, "torch")],
+    [
+        pytest.param("digits", 1, "torch", marks=pytest.mark.long),
+        ("digits", 2, "horovod"),
+        pytest.param("gan", 1, "torch", marks=pytest.mark.long),
+        ("gan", 2, "torch"),
+    ],
 )
 def test_a_killed_training_ends_with_the_same_bits(whole, trial, cell, slots, backend):
     """The kill comes in the second epoch; unlike the uninterrupted training, this one has loader workers."""

@@ -43,7 +43,7 @@ SMALL = {
     "text": [("--epochs 4", "--epochs 1")],
     "time-series": [("--epochs 6", "--epochs 1")],
 }
-OFTEN = {"lora", "predict"}  # two definitions and artifacts; trials, the best of them and predictions
+OFTEN = {"predict"}  # trials, the best of them and predictions
 ELSEWHERE = {"quickstart"}  # it runs in full: test_quickstart.py
 PICTURES = {"architectures": 2, "hugging-face": 0, "lightning": 0}  # one in each of the others
 

@@ -249,6 +249,7 @@ def test_the_key_of_munge_is_the_same_and_only_munge_reads_it(lab, joined):
     assert [each.name for each in lab.n1.path("/run/daylight-cluster").iterdir()] == ["pid"]  # no secret is left
 
 
+@pytest.mark.long
 def test_after_a_reboot_of_both_their_start_brings_slurm_back(lab, joined):
     # Their kernel is this machine's, so that Slurm sees no reboot: a job whose end it has not saved stays for ever.
     until(lambda: not lab.n1.run("squeue", "--noheader").stdout, "no job is left")
@@ -268,6 +269,7 @@ def test_after_a_reboot_of_both_their_start_brings_slurm_back(lab, joined):
     assert lab.hosts(lab.n2) == ["n1", "n2"]
 
 
+@pytest.mark.long
 def test_after_the_reboot_they_train_the_same_bits(lab, trained, quiet):
     assert lab.weights(lab.train("--pool", "lab")) == quiet
 

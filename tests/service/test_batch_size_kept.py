@@ -21,6 +21,7 @@ def tried(world: World, overview: Overview) -> list[bool]:
     return [(folder / "batch-size-0.log").exists() for folder in folders]
 
 
+@pytest.mark.long
 def test_a_killed_training_and_a_rerun_keep_the_size_that_was_found(world: World) -> None:
     client = Client.connect(start=False, home=world.home)
     number = world.lasting(auto_batch={"most": 8}, **OPTIONS)

@@ -118,11 +118,13 @@ def walk(python: Path | str, home: Path) -> None:
     assert "renamed" in run(python, home, "rename", "1", "renamed")
 
 
+@pytest.mark.long
 def test_a_client_of_an_earlier_version_uses_this_service(earlier: Path, home: Path) -> None:
     serve(sys.executable, home)
     walk(earlier, home)
 
 
+@pytest.mark.long
 def test_this_client_uses_a_service_of_an_earlier_version(earlier: Path, home: Path) -> None:
     serve(earlier, home)
     walk(sys.executable, home)

@@ -37,6 +37,7 @@ def test_another_seed_begins_with_other_weights(world):
     assert facts(world, one)["weights"]["digest"] != facts(world, other)["weights"]["digest"]
 
 
+@pytest.mark.long
 def test_a_kill_within_the_first_epoch_changes_nothing_of_it(world):
     options = {"epochs": 1, "checkpoint_every": {"steps": 2}}
     quiet = world.submit(LASTING, **options).experiment.number

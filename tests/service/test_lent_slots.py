@@ -57,6 +57,7 @@ def test_a_borrower_saves_and_goes_for_a_guarantee_and_comes_back_with_the_same_
     assert lent.weights(borrower) == undisturbed
 
 
+@pytest.mark.long
 def test_a_borrower_that_does_not_answer_is_killed_after_the_grace_and_loses_what_came_after_its_checkpoint(
     lent: Lent, undisturbed: dict[str, str]
 ) -> None:

@@ -60,6 +60,7 @@ def world(bucket: str, tmp_path: Path) -> Iterator[World]:
     made.close()
 
 
+@pytest.mark.long
 def test_a_killed_program_goes_on_from_the_store_and_leaves_nothing_there_once_deleted(
     bucket: str, world: World, tmp_path: Path
 ) -> None:

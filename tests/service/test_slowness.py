@@ -53,6 +53,7 @@ def test_a_service_that_was_away_at_the_end_has_the_final_times_and_use(world: W
     assert all(each.curve for each in client.utilisation(number).ranks)
 
 
+@pytest.mark.long
 def test_a_slow_loader_a_slow_rank_and_a_slow_disk_are_named_and_a_loader_is_tuned(world: World) -> None:
     """The trainings run at once to save time; those that are traced run until they are stopped."""
     loader = world.submit(SLOW_LOADER, slots=1, steps=STEPS, loader_workers=0).experiment.number

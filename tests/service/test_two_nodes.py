@@ -173,6 +173,7 @@ def shared(site: Slurm, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sh
         made.close()
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("warm")
 def test_an_elastic_gang_gives_a_node_to_anothers_job_takes_it_again_and_keeps_its_bits(shared, site):
     options = {"epochs": 12, "checkpoint_every": {"steps": 2}, "logical_workers": 2}

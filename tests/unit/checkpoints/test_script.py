@@ -22,7 +22,7 @@ from tests.torture.files import Files
 from tests.torture.saves import script, state_of
 
 ROOT = Path(__file__).parents[3]
-KILLS, SEED = 20, 4
+KILLS, SEED = 8, 4
 
 
 @pytest.fixture(params=["folder", "url"])
