@@ -35,7 +35,7 @@ from tests.api.test_every_route import EXAMPLES
 from tests.support.receivers import Receiver
 from tests.support.world import until
 
-HTTP = httpx.Client(timeout=20, trust_env=False)
+HTTP = httpx.Client(timeout=120, trust_env=False)
 ONE = "/api/experiments/{number}"
 KEPT = f"{ONE}/checkpoints/{{trial}}/{{checkpoint}}"
 # Whose a route is. `looks`: the owner, their group, and admins; others are told that there is no such experiment.
