@@ -103,6 +103,8 @@ def test_a_notebooks_rows_are_predicted_with_the_bits_of_the_loaded_model(job: J
     wanted = outputs(job, x)
     assert np.array_equal(job.predict(x), wanted)
     assert np.array_equal(job.predict(TensorDataset(x, torch.zeros(300)), slots=2), wanted)
+    two, one = (each.experiment.number for each in job.client.experiments(limit=2))
+    assert job.client.diff(one, two).results.identical
 
 
 def test_files_of_each_kind_and_the_trainings_own_data(world: World, job: Job, x: torch.Tensor, tmp_path: Path) -> None:

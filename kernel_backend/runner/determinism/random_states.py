@@ -64,3 +64,17 @@ class RandomStates:
             if item is _END:
                 return
             yield cast("T", item)
+
+
+class Reseeded:
+    """Random states of a form that seeds all generators anew for each piece of work: there are none to be saved."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return nothing."""
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Do nothing."""
+
+    def begin(self, seed: int, rank: int, step: int) -> None:
+        """Do nothing, as each piece of work begins with a seed of its own."""

@@ -174,6 +174,8 @@ class RegisteredContents:
         for name, module in self.modules.items():
             parts[name + _GRADIENTS] = waiting_gradients(module)
         for rank, random in enumerate(per_rank.random):
+            if not random:  # a form that has none: its checkpoints are equal on any number of ranks
+                continue
             state[f"random-{rank}"], parts[f"random-{rank}"] = flatten(random)
         for rank, buffers in per_rank.buffers.items():
             parts[_buffers(rank)] = dict(buffers) if rank else first

@@ -19,6 +19,7 @@ from kernel_backend.model.launch.exit_codes import FINISHED
 from kernel_backend.model.reports import Report
 from kernel_backend.runner.context import RankContext
 from kernel_backend.runner.determinism import seeds
+from kernel_backend.runner.determinism.random_states import Reseeded
 from kernel_backend.runner.external_loop.leave import Leave
 from kernel_backend.runner.external_loop.training import ExternalTraining
 from kernel_backend.runner.forms.prediction.measures import labelled, library_measure, measure_of
@@ -39,7 +40,7 @@ class Evaluation:
         if not len(self._rows):
             raise InvalidDefinition(f"{EVALUATE_DATA}() has no rows")
         self._target = str(rank.functions.params[TARGET])
-        self._training = ExternalTraining(rank, "evaluation")
+        self._training = ExternalTraining(rank, "evaluation", own=Reseeded())
         self._training.guarantee = _GUARANTEE
         self._training.expected_steps = len(self._rows)
 

@@ -28,6 +28,7 @@ from kernel_backend.model.predictions import SUMMARY, BadRow, Shard, ShardAbout,
 from kernel_backend.model.reports import ArtifactSaved
 from kernel_backend.runner.context import RankContext
 from kernel_backend.runner.determinism import seeds
+from kernel_backend.runner.determinism.random_states import Reseeded
 from kernel_backend.runner.external_loop.leave import Leave
 from kernel_backend.runner.external_loop.training import ExternalTraining
 from kernel_backend.runner.forms.prediction.inputs import default_prediction
@@ -70,7 +71,7 @@ class Prediction:
         self._folder = artifact_folder(Path(job.home), job.experiment, job.trial)
         if rank.ranks.rank == 0:
             sweep(self._folder)
-        self._training = ExternalTraining(rank, "prediction")
+        self._training = ExternalTraining(rank, "prediction", own=Reseeded())
         # Of all shards that are done, in their order: a comparison of checkpoints is one of predictions.
         self._digest = torch.zeros(16, dtype=torch.uint8)
         self._training.register("predictions", self._digest)
