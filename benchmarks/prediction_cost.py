@@ -23,7 +23,7 @@ from jupyter_ext.submit.predict import options_of, submit_use
 from kernel_backend.client import Client
 from kernel_backend.definition.contract import CONTRACT
 from kernel_backend.definition.prediction_form import PREDICTING
-from kernel_backend.model.ids import Reference
+from kernel_backend.model.ids import Reference, Source
 from kernel_backend.model.labels import UNLABELLED
 from kernel_backend.model.snapshot import Piece
 from tests.support.world import World
@@ -74,7 +74,7 @@ def predicted(world: World, model: int, folder: Path) -> float:
     made = submit_use(
         client,
         PREDICTING,
-        Reference(model),
+        Source(Reference(model)),
         capture,
         {"batches": BATCHES},
         options_of(slots="1", batch_size=str(BATCH), threads="1"),

@@ -10,7 +10,7 @@ from jupyter_ext.job.base import JobBase
 from kernel_backend.commands.predictions.read import as_values
 from kernel_backend.commands.predictions.write import write_predictions
 from kernel_backend.definition.prediction_form import EVALUATING, ON_BAD, PREDICTING, TARGET
-from kernel_backend.model.ids import Reference
+from kernel_backend.model.ids import Reference, Source
 from kernel_backend.model.labels import Labels
 
 
@@ -26,6 +26,7 @@ class JobPredictions(JobBase):
         pool: str | None = None,
         batch_size: int = 256,
         trial: int | None = None,
+        step: int | None = None,
         on_bad: str = "fail",
         name: str | None = None,
         wait: bool = True,
@@ -48,6 +49,8 @@ class JobPredictions(JobBase):
             Rows that the model predicts at once.
         trial : int, optional
             Number of the trial; for a search, by default the best one so far.
+        step : int, optional
+            Step of the checkpoint; by default the best one.
         on_bad : {"fail", "skip"}, default "fail"
             Whether a row that raises an error ends the job, or is left out and listed.
         name : str, optional
@@ -77,7 +80,7 @@ class JobPredictions(JobBase):
         overview = submit_use(
             self._client,
             PREDICTING,
-            Reference(self.number, trial),
+            Source(Reference(self.number, trial), step),
             capture,
             {} if on_bad == "fail" else {ON_BAD: on_bad},
             options_of(slots=str(slots), pool=pool, batch_size=str(batch_size)),
@@ -98,6 +101,7 @@ class JobPredictions(JobBase):
         pool: str | None = None,
         batch_size: int = 256,
         trial: int | None = None,
+        step: int | None = None,
         name: str | None = None,
         wait: bool = True,
         trust: bool = False,
@@ -122,6 +126,8 @@ class JobPredictions(JobBase):
             Rows that are measured at once.
         trial : int, optional
             Number of the trial; for a search, by default the best one so far.
+        step : int, optional
+            Step of the checkpoint; by default the best one.
         name : str, optional
             What to call it.
         wait : bool, default True
@@ -151,7 +157,7 @@ class JobPredictions(JobBase):
         overview = submit_use(
             self._client,
             EVALUATING,
-            Reference(self.number, trial),
+            Source(Reference(self.number, trial), step),
             capture,
             {TARGET: target} if by_path and target else {},
             options_of(slots=str(slots), pool=pool, batch_size=str(batch_size)),

@@ -14,7 +14,7 @@ from kernel_backend.commands.verb import Call
 from kernel_backend.definition.prediction_form import EVALUATING, PREDICTING, UseOfModel
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.experiment import Config
-from kernel_backend.model.ids import Reference, parse_subject
+from kernel_backend.model.ids import Reference, parse_source
 from kernel_backend.model.labels import Labels
 from kernel_backend.model.record import Value
 from kernel_backend.model.sizes import size
@@ -88,8 +88,8 @@ def submit_use(
         Client of the service.
     use : UseOfModel
         What is done with the rows.
-    model : str, Reference or ModelReference
-        Model that is used: an experiment, a trial, or a version of a model.
+    model : str or Source
+        Model that is used: an experiment, a trial, one of its checkpoints, or a version of a model.
     capture : Capture
         Definition with `predict_data` or `evaluate_data`.
     given : dict
@@ -116,12 +116,14 @@ def submit_use(
     Forbidden
         The model's code is another user's, who is not named by `trust`.
     """
-    subject = parse_subject(model) if isinstance(model, str) else model
+    named = parse_source(model) if isinstance(model, str) else model
+    subject = named.subject
     if isinstance(subject, Reference):
-        trial = subject.trial or client.front(subject.experiment)
-        source, number = f"{subject.experiment}.{trial}", subject.experiment
+        named = named._replace(subject=Reference(subject.experiment, subject.trial or client.front(subject.experiment)))
+        number = subject.experiment
     else:
-        source, number = str(subject), client.model_version(subject).experiment
+        number = client.model_version(subject).experiment
+    source = str(named)
     overview = client.experiment(number)
     if trust != overview.experiment.owner:
         check_owner(client, overview, f"--trust {overview.experiment.owner}")

@@ -33,7 +33,7 @@ from kernel_backend.definition.parse import parse
 from kernel_backend.definition.script.modules import project_modules
 from kernel_backend.errors import CaptureError, InvalidDefinition, InvalidRequest
 from kernel_backend.model.experiment import Config, Submission
-from kernel_backend.model.ids import ModelReference, parse_subject
+from kernel_backend.model.ids import ModelReference, parse_source
 from kernel_backend.model.labels import UNLABELLED, Labels
 from kernel_backend.model.record import Value
 from kernel_backend.model.record import checked as record_of
@@ -459,7 +459,7 @@ def send(
 
 def _code_of_model(client: Client, model: str) -> dict[str, bytes]:
     """Return the snapshot with which a model was trained, as files of the snapshot of its predictions."""
-    subject = parse_subject(model)
+    subject = parse_source(model).subject
     found = client.model_version(subject) if isinstance(subject, ModelReference) else subject
     number = found.experiment
     return travelling_archive(client.experiment(number).experiment.snapshot, client.archive(number))

@@ -219,7 +219,7 @@ class Config(Record):
     # bytes. None: on.
     values: Literal["on", "rng", "off"] | PositiveInt | None = None
     # Trial from whose best weights training starts; in a submission also a version of a model, such as memes@3.
-    weights_from: str | None = Field(None, pattern=r"^\d+(\.\d+)?$|^([^/\s]+/)?[A-Za-z][A-Za-z0-9._@-]*$")
+    weights_from: str | None = Field(None, pattern=r"^\d+(\.\d+)?(@\d+)?$|^([^/\s]+/)?[A-Za-z][A-Za-z0-9._@-]*$")
     metric: Metric = Metric()  # defines which checkpoint is best
     metric_pattern: tuple[str, ...] = ()  # regular expressions whose named groups extract metrics from a command's log
     search: Search | None = None  # None: a single trial

@@ -78,6 +78,40 @@ def parse_subject(text: str) -> Reference | ModelReference:
     return parse_model(text) if _MODEL.fullmatch(text.strip()) else parse_reference(text)
 
 
+class Source(NamedTuple):
+    """What a training, prediction or evaluation begins with: a subject, and of a trial the step of a checkpoint.
+
+    `step` is None for the best checkpoint of a trial, and for a model, whose version is one.
+    """
+
+    subject: Reference | ModelReference
+    step: int | None = None
+
+    def __str__(self) -> str:
+        if isinstance(self.subject, ModelReference):
+            return str(self.subject)
+        trial = "" if self.subject.trial is None else f".{self.subject.trial}"
+        return f"{self.subject.experiment}{trial}" + ("" if self.step is None else f"@{self.step}")
+
+
+def parse_source(text: str) -> Source:
+    """Parse an experiment, a trial or a model, and for `12.3@500` the step of the trial's checkpoint.
+
+    Raises InvalidRequest for any other text.
+
+    Examples
+    --------
+    >>> parse_source("12@500")
+    Source(subject=Reference(experiment=12, trial=None, attempt=None), step=500)
+    >>> str(parse_source("memes@3"))
+    'memes@3'
+    """
+    named, _, step = text.strip().partition("@")
+    if step.isdecimal() and _REFERENCE.fullmatch(named):
+        return Source(parse_reference(named), int(step))
+    return Source(parse_subject(text))
+
+
 def parse_alias(text: str) -> str:
     """Return the name of an alias; raises InvalidRequest for a text that is none."""
     if re.fullmatch(_WORD, text) is None:

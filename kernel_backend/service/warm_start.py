@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.experiment import Config, Experiment, Metric
-from kernel_backend.model.ids import Reference, parse_reference
+from kernel_backend.model.ids import Reference, parse_reference, parse_source
 from kernel_backend.model.reports import StoredReport
 from kernel_backend.model.search.records import Search
 from kernel_backend.model.search.space import Space
@@ -29,10 +29,11 @@ def weights(config: Config) -> Reference | None:
     """
     search = config.search
     if config.weights_from is not None:
-        experiment, trial, _ = parse_reference(config.weights_from)
+        source = parse_source(config.weights_from).subject
+        assert isinstance(source, Reference)  # a model's name was resolved before
         if search is not None and any("." in each for each in search.warm):
             raise InvalidRequest("--from and --warm both name weights to begin with: leave one of them out")
-        return Reference(experiment, trial or 1)
+        return Reference(source.experiment, source.trial or 1)
     references = dict.fromkeys(parse_reference(each) for each in (search.warm if search else ()))
     trials = [each for each in references if each.trial is not None]
     if len(trials) > 1:

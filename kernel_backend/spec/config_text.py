@@ -23,7 +23,7 @@ from kernel_backend.model.experiment import (
     parse_metric,
     parse_slot_time,
 )
-from kernel_backend.model.ids import ModelReference, parse_reference, parse_subject
+from kernel_backend.model.ids import parse_reference, parse_source
 from kernel_backend.model.record import Record, Value
 from kernel_backend.model.search.records import Search
 from kernel_backend.model.search.registry import method_of
@@ -205,9 +205,8 @@ def _references(texts: Sequence[str]) -> tuple[str, ...]:
 
 
 def _source(text: str) -> str:
-    """Return what `--from` names, in normal form: an experiment, a trial, or a version of a model."""
-    found = parse_subject(text)
-    return str(found) if isinstance(found, ModelReference) else _references([text])[0]
+    """Return what `--from` names, in normal form: an experiment, a trial, its checkpoint, or a version of a model."""
+    return str(parse_source(text))
 
 
 def _own_options(texts: Sequence[str]) -> dict[str, Value]:

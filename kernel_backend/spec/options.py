@@ -133,7 +133,8 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         ("--from",),
         "training",
-        "an experiment or a trial such as 12.7 with whose best weights it begins, or a model such as memes@3 [none]",
+        "an experiment or a trial such as 12.7 with whose best weights it begins, 12.7@500 for those of step 500, or a "
+        "model such as memes@3 [none]",
         {"metavar": "NUMBER", "dest": "weights_from"},
         config="weights_from",
         complete="experiment",

@@ -249,19 +249,24 @@ def test_a_model_is_measured_as_its_training_has_validated_it(world: World, job:
     x = torch.randn(32, 4, generator=torch.Generator().manual_seed(1))
     y = (x.sum(1) > 0).long()
     assert job.evaluate((x, y), batch_size=size) == validated
-    table = pd.DataFrame(x.numpy(), columns=["a", "b", "c", "d"]).assign(label=y.numpy())
-    assert job.evaluate(table, target="label", batch_size=size) == validated
-    table.to_parquet(tmp_path / "x.parquet")
-    other = world.submit(SOURCE, contract=CONTRACT, slots=1, epochs=1, width=4).experiment.number
+    frame = pd.DataFrame(x.numpy(), columns=["a", "b", "c", "d"]).assign(label=y.numpy())
+    assert job.evaluate(frame, target="label", batch_size=size) == validated
+    frame.to_parquet(tmp_path / "x.parquet")
+    newest = job.checkpoints()[-1]
+    begins = f"{job.number}.1@{newest.step}"
+    other = world.submit(SOURCE, contract=CONTRACT, slots=1, epochs=1, weights_from=begins).experiment.number
     assert world.ended(other).state == "completed"
-    options = ("--data", "x.parquet", "--target", "label", "--batch-size", str(size))
+    assert world.overview(other).experiment.begins_from == f"{job.number}.1/{newest.id}:weights"
+    options = ("--data", "x.parquet", "--target", "label", "--batch-size", str(size), "--each-checkpoint")
     said = daylight(world, tmp_path, "evaluate", f"{job.number},{other}", *options)
-    head, *rows = [line.split() for line in said.splitlines()[-3:]]
-    assert head == ["model", "loss", "accuracy", "spread", "evaluation"]
-    assert [row[0] for row in rows] == [str(job.number), str(other)]
-    assert [row[1] for row in rows] == [
-        f"{world.overview(each).trials[0].metrics['loss']:.4g}" for each in (job.number, other)
-    ]
+    _, _, table = said.partition("model ")
+    head, *rows = [line.split() for line in table.splitlines()]
+    assert head == ["loss", "accuracy", "spread", "evaluation"]
+    kept = [f"{each}.1@{own.step}" for each in (job.number, other) for own in Job(each, job.client).checkpoints()]
+    assert [row[0] for row in rows] == kept
+    losses = {row[0]: row[1] for row in rows}
+    for at, number in ((begins, job.number), (kept[-1], other)):
+        assert losses[at] == f"{world.overview(number).trials[0].metrics['loss']:.4g}"
     made = int(rows[0][-1].removeprefix("#"))
     shown = daylight(world, tmp_path, "show", str(made))
     assert "row 32 of 32" in shown
@@ -274,6 +279,7 @@ def test_a_model_is_measured_as_its_training_has_validated_it(world: World, job:
     for arguments, refused in {
         (): "takes models: write daylight evaluate 12,14",
         ("999999",): "there is no experiment #999999",
+        (f"{job.number}@7",): f"there is no checkpoint at step 7; there are those at {newest.step}",
         (str(made),): f"#{made} has no model",
     }.items():
         assert refused in daylight(world, tmp_path, "evaluate", *arguments, "--data", "x.parquet", code=2)

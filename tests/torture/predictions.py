@@ -23,7 +23,7 @@ from kernel_backend.client import Client
 from kernel_backend.commands.predictions.write import write_predictions
 from kernel_backend.definition.contract import CONTRACT
 from kernel_backend.definition.prediction_form import PREDICTING
-from kernel_backend.model.ids import Reference
+from kernel_backend.model.ids import Reference, Source
 from kernel_backend.model.labels import UNLABELLED
 from kernel_backend.model.snapshot import Piece
 from kernel_backend.model.states import EXPERIMENT_ENDED
@@ -84,7 +84,7 @@ def submitted(world: World, model: int, folder: Path, slots: str, rows: int, pau
     folder.mkdir(exist_ok=True)
     with contextlib.chdir(folder):
         capture = Capture(source, (piece,), roles_from=1)
-        made = submit_use(client, PREDICTING, Reference(model), capture, given, config, labels=UNLABELLED)
+        made = submit_use(client, PREDICTING, Source(Reference(model)), capture, given, config, labels=UNLABELLED)
     return made.experiment.number
 
 

@@ -7,12 +7,13 @@ from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 
+from kernel_backend.client import Client
 from kernel_backend.commands.answer import FAILED, OK, Answer, Started, Table, Text
 from kernel_backend.commands.predictions.write import write_predictions
 from kernel_backend.commands.verb import JSON, NUMBER, Call, Verb, argument, count
 from kernel_backend.definition.prediction_form import ON_BAD, SHARD_ROWS, TARGET
-from kernel_backend.errors import InvalidRequest
-from kernel_backend.model.ids import parse_subject, whole
+from kernel_backend.errors import InvalidRequest, NotFound
+from kernel_backend.model.ids import Reference, parse_source, parse_subject, whole
 from kernel_backend.model.states import ExperimentState
 from kernel_backend.model.views.overview import Overview
 from kernel_backend.spec.options import OPTIONS, TRUST, Option
@@ -56,7 +57,9 @@ def _evaluate(call: Call) -> Answer:
     if not subjects:
         raise InvalidRequest(f"{call.command} takes models: write {call.command} 12,14 --data test_data")
     given = {TARGET: options.target} if options.target else {}
-    known = [parse_subject(each) for each in subjects]  # all of them, before the first is submitted
+    if options.each_checkpoint:
+        subjects = [own for each in subjects for own in _checkpoints(call.client, each)]
+    known = [parse_source(each) for each in subjects]  # all of them, before the first is submitted
     made = [import_module(SUBMIT).submit(call, "evaluation", each, given) for each in known]
     if options.wait is False:
         return Answer({"evaluations": made}, [Started(call.client, each, ()) for each in made])
@@ -68,6 +71,18 @@ def _evaluate(call: Call) -> Answer:
         code = code or (OK if ended.experiment.state == ExperimentState.COMPLETED else FAILED)
         rows.append((subject, ended))
     return Answer({"evaluations": [each for _, each in rows]}, [_measured(rows)], code=code)
+
+
+def _checkpoints(client: Client, subject: str) -> list[str]:
+    """Return references to all checkpoints of a trial, in the order of their steps."""
+    named = parse_subject(subject)
+    if not isinstance(named, Reference):
+        raise InvalidRequest(f"{subject} is one checkpoint: --each-checkpoint takes an experiment or a trial")
+    trial = named.trial or client.front(named.experiment)
+    steps = sorted({each.step for each in client.checkpoints(named.experiment) if each.trial == trial})
+    if not steps:
+        raise NotFound(f"{named.experiment}.{trial} has no checkpoint yet")
+    return [f"{named.experiment}.{trial}@{step}" for step in steps]
 
 
 def _measured(rows: Sequence[tuple[str, Overview]]) -> Table:
@@ -89,7 +104,13 @@ def _written(call: Call, number: int, to: Path) -> Answer:
     return Answer({"experiment": number, "files": files}, [Text(files)])
 
 
-_MODEL = replace(NUMBER, help="a registered model such as memes@production, an experiment or a trial")
+_MODEL = argument(
+    "reference",
+    metavar="NUMBER",
+    type=parse_source,
+    help="an experiment, a trial, its checkpoint as 12.1@500, or a registered model such as memes@production",
+    complete="experiment",
+)
 _DATA = argument(
     "--data",
     metavar="DATA",
@@ -166,13 +187,18 @@ VERBS = (
             argument("words", nargs="*", metavar="MODEL", help="models as for predict, as 12,14 memes@production"),
             _DATA,
             _with("evaluate(model, batch) or evaluate_data()"),
+            argument(
+                "--each-checkpoint",
+                action="store_true",
+                help="measure all checkpoints of a trial, in place of its best one",
+            ),
             argument("--target", metavar="COLUMN", help="column of a CSV or parquet file that has the targets"),
             *_OF_A_JOB,
         ),
         (
             "evaluate 12,14,20 --data test_data",
             "evaluate memes@production memes@candidate --data new.csv --target label",
-            "evaluate 12 --data new.parquet --with judge.py --slots 4",
+            "evaluate 12 --each-checkpoint --data new.parquet --with judge.py",
         ),
         takes="models, experiments or trials",
         client=("submit", "upload_snapshot"),

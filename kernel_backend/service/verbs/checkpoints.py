@@ -12,7 +12,14 @@ from kernel_backend.checkpoints.storage import CheckpointStorage
 from kernel_backend.checkpoints.tar import TarMember, tar_pieces, tar_size
 from kernel_backend.errors import CheckpointDamaged, Conflict, NotFound, PlaceUnavailable
 from kernel_backend.fairness.owner_limit import OwnerLimit
-from kernel_backend.model.checkpoints import GarbageReport, GarbageRequest, ReportsDecision, best_or_newest, choose
+from kernel_backend.model.checkpoints import (
+    CheckpointSelector,
+    GarbageReport,
+    GarbageRequest,
+    ReportsDecision,
+    best_or_newest,
+    choose,
+)
 from kernel_backend.model.cluster.people import Person
 from kernel_backend.model.experiment import Experiment
 from kernel_backend.model.views.overview import CheckpointInfo
@@ -53,13 +60,14 @@ class CheckpointVerbs:
         experiment = await visible(self._store, who, number)
         return await _asked(self._listed, experiment)
 
-    async def best(self, who: Person, number: int, trial: int) -> str:
-        """Return the id of a trial's best checkpoint by the metric of its experiment, or the newest if none has it.
+    async def at(self, who: Person, number: int, trial: int, step: int | None) -> str:
+        """Return the id of a trial's checkpoint of a step, or for None of the best one.
 
-        Raises NotFound if the trial has no checkpoint.
+        The best is that by the metric of its experiment, or the newest if none has it. Raises NotFound if the trial has
+        no checkpoint, or none of that step.
         """
         experiment = await visible(self._store, who, number)
-        return await _asked(self._best, experiment, trial)
+        return await _asked(self._at, experiment, trial, step)
 
     async def manifest(self, who: Person, number: int, trial: int, checkpoint: str) -> bytes:
         """Return a checkpoint's manifest (list of its files) as JSON; raises NotFound."""
@@ -214,11 +222,13 @@ class CheckpointVerbs:
                 return each
         raise _missing(experiment.number, trial, checkpoint)
 
-    def _best(self, experiment: Experiment, trial: int) -> str:
+    def _at(self, experiment: Experiment, trial: int, step: int | None) -> str:
         self._store.trial(experiment.number, trial)  # raises NotFound
         committed = self._storage.open(experiment.number, trial).committed()
         found = [manifest.info.model_copy(update={"metrics": manifest.metrics}) for manifest in committed]
-        return choose(found, experiment.config.metric, best_or_newest(found, experiment.config.metric)).id
+        metric = experiment.config.metric
+        selector = best_or_newest(found, metric) if step is None else CheckpointSelector(step=step)
+        return choose(found, metric, selector).id
 
     def _find(self, number: int, trial: int, checkpoint: str) -> tuple[Checkpoints, Manifest]:
         self._store.trial(number, trial)  # raises NotFound

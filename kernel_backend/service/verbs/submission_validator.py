@@ -11,6 +11,7 @@ from kernel_backend.definition.script.modules import is_module
 from kernel_backend.errors import InvalidRequest, NotFound
 from kernel_backend.model.cluster.people import Person
 from kernel_backend.model.experiment import Config, Submission
+from kernel_backend.model.ids import Reference, parse_source
 from kernel_backend.model.labels import edited_tags
 from kernel_backend.model.snapshot import DEFINITION
 from kernel_backend.model.trial import MODEL, WEIGHTS, Beginning, parse_beginning
@@ -203,9 +204,9 @@ class SubmissionValidator:
         """Return the checkpoint from which trials start; None if they start with new weights.
 
         `before` is the checkpoint that a rerun or continuation starts from, if any. If `--from` or `--warm` names a
-        trial, the result is the best checkpoint of that trial, of which only the weights are used. It is pinned, so
-        that all trials of a search start from the same weights. But `before` is returned if it is a checkpoint to
-        continue from, or belongs to the named trial.
+        trial, the result is the best checkpoint of that trial, or that of the named step, of which only the weights are
+        used. It is pinned, so that all trials of a search start from the same weights. But `before` is returned if it
+        is a checkpoint to continue from, or belongs to the named trial.
         """
         source = warm_start.weights(config)
         if source is None or source.trial is None or _continues(before):
@@ -215,12 +216,14 @@ class SubmissionValidator:
         if other.config.uses_model:
             used = other.config.weights_from
             raise InvalidRequest(f"#{other.number} has no model of its own: it uses that of {used}")
-        if other.config.search is not None and config.weights_from == str(source.experiment):
+        named = parse_source(config.weights_from) if config.weights_from else None
+        if other.config.search is not None and named is not None and named.subject == Reference(source.experiment):
             raise InvalidRequest(f"--from {source.experiment}: it is a search: name a trial of it, {other.number}.1")
         owner = f"{source.experiment}.{source.trial}"
         if before is not None and before.startswith(f"{owner}/"):
             return before
-        id = await self._checkpoints.best(who, source.experiment, source.trial)
+        step = None if named is None else named.step
+        id = await self._checkpoints.at(who, source.experiment, source.trial, step)
         await self._checkpoints.pin(who, source.experiment, source.trial, id, pinned=True)
         return str(Beginning(owner, id, _part(config)))
 
