@@ -19,7 +19,7 @@ from tests.api.served import TOKEN, Served, ended, keep, submit, token_of
 BOB = Person(name="bob")
 
 KEY = AttemptId(1, 1, 1)
-HTTP = httpx.Client(timeout=20, trust_env=False)
+HTTP = httpx.Client(timeout=120, trust_env=False)
 
 
 def get(served: Served, name: str, trial: int = 1, token: str = TOKEN) -> httpx.Response:

@@ -185,7 +185,7 @@ def test_interrupting_only_stops_waiting(service, file, tmp_path):
     token_of(service, KEY)
     time.sleep(0.5)
     waiting.send_signal(signal.SIGINT)
-    _, said = waiting.communicate(timeout=120)
+    _, said = waiting.communicate(timeout=600)
     assert "#1 continues in the background; daylight stop 1 ends it" in said
     assert "Traceback" not in said
     assert waiting.returncode == 130

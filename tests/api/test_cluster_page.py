@@ -29,7 +29,7 @@ def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[httpx.Clie
         monkeypatch.setattr(module, "BUNDLE", bundle)
     (tmp_path / "home").mkdir()
     served = Served(tmp_path / "home", StillEngine(), pages=PAGES)
-    with httpx.Client(base_url=served.url, trust_env=False, timeout=20) as client:
+    with httpx.Client(base_url=served.url, trust_env=False, timeout=120) as client:
         yield client
     served.stop()
 

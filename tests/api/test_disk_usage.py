@@ -53,7 +53,7 @@ def test_users_see_their_own_disk_and_admins_that_of_all(people: tuple[Served, d
         client["dave"].disk(everyone=True)
 
     headers = {"Authorization": "Bearer dave"}
-    listed = httpx.get(f"{served.url}/api/disk?largest=0", headers=headers, timeout=20, trust_env=False).json()
+    listed = httpx.get(f"{served.url}/api/disk?largest=0", headers=headers, timeout=120, trust_env=False).json()
     assert (listed["experiments"], len(listed["users"])) == ([], 1)
 
     everyone = client["ada"].disk(everyone=True)

@@ -18,7 +18,7 @@ from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.launch.launch_spec import LaunchSpec
 from tests.api.served import TOKEN, Served, archive, submit, token_of
 
-HTTP = httpx.Client(timeout=20, trust_env=False)
+HTTP = httpx.Client(timeout=120, trust_env=False)
 EXAMPLES = {
     "number": "1",
     "trial": "1",

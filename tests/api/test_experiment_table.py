@@ -12,7 +12,7 @@ from kernel_backend.model.versions import read
 from kernel_backend.model.views.experiment_row import ExperimentTable
 from tests.api.served import TOKEN, Served, ended, submit
 
-HTTP = httpx.Client(timeout=20, trust_env=False)
+HTTP = httpx.Client(timeout=120, trust_env=False)
 
 
 def table(served: Served, **query: Any) -> ExperimentTable:

@@ -202,7 +202,7 @@ def plainly_trained(trial: Trial, folder: Path) -> dict[str, bytes]:
     """Return the weights that Keras trains without Daylight, by their names in a checkpoint."""
     code, found = trial.folder / "code" / "definition.py", folder / "plain.npz"
     run = [sys.executable, "-c", PLAINLY, str(code), str(found), str(trial.checkpoints)]
-    subprocess.run(run, check=True, cwd=folder, timeout=120)
+    subprocess.run(run, check=True, cwd=folder)
     arrays = np.load(found)
     return {name: arrays[f"arr_{place}"].tobytes() for place, name in enumerate(sorted(trial.weights()))}
 

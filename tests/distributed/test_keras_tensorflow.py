@@ -116,9 +116,7 @@ assert all((a == b).all() for a, b in zip(loaded.get_weights(), net.get_weights(
 def plainly_trained(trial: Trial, folder: Path, python: Path) -> dict[str, bytes]:
     """Return the weights that Keras trains without Daylight, by their names in a checkpoint."""
     code, found = trial.folder / "code" / "definition.py", folder / "plain.npz"
-    subprocess.run(
-        [python, "-c", PLAINLY, str(code), str(found), str(trial.checkpoints)], check=True, cwd=folder, timeout=120
-    )
+    subprocess.run([python, "-c", PLAINLY, str(code), str(found), str(trial.checkpoints)], check=True, cwd=folder)
     arrays = np.load(found)
     return {name: arrays[f"arr_{place}"].tobytes() for place, name in enumerate(sorted(trial.weights()))}
 

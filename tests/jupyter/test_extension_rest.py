@@ -105,12 +105,12 @@ def in_its_place(home: Path) -> Iterator[Callable[..., StandIn]]:
 def own(served, method: str, path: str) -> httpx.Response:
     """Return the service's own answer, without the Jupyter server in between."""
     headers = {"Authorization": f"Bearer {TOKEN}"}
-    return httpx.request(method, served.url + path, headers=headers, timeout=20, trust_env=False)
+    return httpx.request(method, served.url + path, headers=headers, timeout=120, trust_env=False)
 
 
 def raw(hosted, method: str, path: str) -> tuple[int, bytes]:
     """Return status and body of a request whose path is sent unchanged."""
-    connection = http.client.HTTPConnection("127.0.0.1", hosted.port, timeout=20)
+    connection = http.client.HTTPConnection("127.0.0.1", hosted.port, timeout=120)
     connection.putrequest(method, f"{hosted.app.base_url}daylight{path}")
     connection.putheader("Authorization", f"token {JUPYTERS}")
     connection.endheaders()

@@ -70,7 +70,7 @@ def test_a_service_that_was_killed_is_back_at_the_next_request(world, hosted):
         os.kill(first, signal.SIGKILL)
         second = hosted.get("/api/health")  # at once, while it may still look alive
         with pytest.raises(ConnectionClosed) as end:
-            browser.recv(timeout=20)
+            browser.recv(timeout=120)
     assert second.status_code == 200, second.text
     assert second.json()["pid"] != first
     assert end.value.rcvd.code == 1001
@@ -120,7 +120,7 @@ def test_what_a_dying_service_cut_off_is_asked_of_the_next_one(home, hosted):
             assert (answer.status_code, len(dying.heard)) == (200, 1), answer.text
         dying = StandIn(home, die)
         with hosted.stream("?after=0") as browser:
-            assert json.loads(browser.recv(timeout=20))["seq"] == 1
+            assert json.loads(browser.recv(timeout=120))["seq"] == 1
         dying.close()
     finally:
         served.stop()

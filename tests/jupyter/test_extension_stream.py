@@ -85,7 +85,7 @@ def test_only_the_experiment_that_was_asked_for_is_told_of(served, client, hoste
     submit(client)
     submit(client, name="other")
     with hosted.stream("?after=0&experiment=2") as browser:
-        assert json.loads(browser.recv(timeout=20))["experiment"] == 2
+        assert json.loads(browser.recv(timeout=120))["experiment"] == 2
 
 
 @pytest.mark.parametrize(("query", "status"), [("?experiment=7", 404), ("?after=x", 400), ("?experiment=-1", 400)])
@@ -117,7 +117,7 @@ def test_a_plain_request_is_told_that_there_is_a_websocket(served, hosted):
 def test_a_browser_that_goes_leaves_no_stream_behind(served, client, hosted):
     submit(client)
     with hosted.stream("?after=0") as browser:
-        browser.recv(timeout=20)
+        browser.recv(timeout=120)
         assert len(served.use.streams) == 1
     until(lambda: not served.use.streams, "the service's stream is closed", patience=20)
 
@@ -125,7 +125,7 @@ def test_a_browser_that_goes_leaves_no_stream_behind(served, client, hosted):
 def test_a_browser_that_vanishes_leaves_no_stream_behind(served, client, hosted):
     submit(client)
     with hosted.stream("?after=0") as browser:
-        browser.recv(timeout=20)
+        browser.recv(timeout=120)
         browser.socket.shutdown(socket.SHUT_RDWR)
         until(lambda: not served.use.streams, "the service's stream is closed", patience=20)
 
@@ -153,9 +153,9 @@ def test_a_browser_is_asked_now_and_then_whether_it_is_there(served, tmp_path, c
 def test_the_services_last_words_reach_the_browser(streamer, hosted, code, reason):
     streamer(frames=3, code=code, reason=reason)
     with hosted.stream() as browser:
-        assert [str(browser.recv(timeout=20)).split()[0] for _ in range(3)] == ["0", "1", "2"]
+        assert [str(browser.recv(timeout=120)).split()[0] for _ in range(3)] == ["0", "1", "2"]
         with pytest.raises(ConnectionClosed) as end:
-            browser.recv(timeout=20)
+            browser.recv(timeout=120)
     assert end.value.rcvd is not None
     assert (end.value.rcvd.code, end.value.rcvd.reason) == (code, reason)
 
@@ -163,7 +163,7 @@ def test_the_services_last_words_reach_the_browser(streamer, hosted, code, reaso
 def test_a_service_that_vanishes_is_said_to_have_gone(served, client, hosted):
     submit(client)
     with hosted.stream("?after=0") as browser:
-        browser.recv(timeout=20)
+        browser.recv(timeout=120)
         assert served.cut() == 1
         for _ in browser:  # what was on its way; this kind of end is no error
             pass

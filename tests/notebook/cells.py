@@ -43,7 +43,7 @@ class Notebook:
                 interrupted = True
                 self.manager.interrupt_kernel()
 
-        self.client.execute_interactive(source, allow_stdin=True, output_hook=hear, timeout=120)
+        self.client.execute_interactive(source, allow_stdin=True, output_hook=hear, timeout=600)
         return self.text()
 
     def text(self) -> str:

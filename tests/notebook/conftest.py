@@ -52,7 +52,7 @@ def started(world: World, kernels: Path) -> Iterator[Kernel]:
         manager.start_kernel(env=environment, cwd=str(world.home))
     client = manager.blocking_client()
     client.start_channels()
-    client.wait_for_ready(timeout=120)
+    client.wait_for_ready(timeout=600)
     yield Kernel(manager, client)
     client.stop_channels()
     manager.shutdown_kernel(now=True)

@@ -15,7 +15,7 @@ A_PERSONS_OWN = ("ipykernel", "torch", "numpy")
 
 def make(folder: Path) -> Path:
     """Return an interpreter whose site-packages have only links to the distributions that the core needs."""
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True, timeout=60)
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
     (packages,) = folder.glob("lib/python*/site-packages")
     for name in needed():
         for file in importlib.metadata.files(name) or ():

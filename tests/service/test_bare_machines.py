@@ -263,7 +263,7 @@ def test_after_a_reboot_of_both_their_start_brings_slurm_back(lab, joined):
     assert "slurmd does not run here: daylight cluster start" in down.stdout
     waiting = lab.n2.begin(*DAYLIGHT, "cluster", "start")  # its head is not there yet
     lab.daylight(lab.n1, "cluster", "start")
-    _, said = waiting.communicate(timeout=120)
+    _, said = waiting.communicate(timeout=600)
     assert waiting.returncode == 0, said
     assert lab.hosts(lab.n1) == ["n1", "n2"]
     assert lab.hosts(lab.n2) == ["n1", "n2"]

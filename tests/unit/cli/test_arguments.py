@@ -13,7 +13,7 @@ from kernel_backend.cli import main, verbs
 
 def run(*words: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "kernel_backend.cli", *words]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
 def test_the_process_ends_with_the_exit_code():

@@ -38,7 +38,7 @@ def test_a_shell_completes_verbs_options_and_states(shell: str, typed: list[str]
     script = tmp_path / "script"
     script.write_text(f"{_STUBS.get(shell, '')}{SHELLS[shell]}{_ASK[shell]}\n")
     here = {**os.environ, "PATH": f"{_command(tmp_path)}:{os.environ['PATH']}", "DAYLIGHT_HOME": str(tmp_path / "home")}
-    told = subprocess.run([shell, script, *typed], env=here, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    told = subprocess.run([shell, script, *typed], env=here, cwd=tmp_path, capture_output=True, text=True)
     assert told.stderr == ""
     assert sorted(told.stdout.split()) == found
 

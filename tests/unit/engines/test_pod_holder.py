@@ -32,7 +32,7 @@ ORPHAN = "import subprocess, sys; print(subprocess.Popen(['sleep', '60'], start_
 
 def run(launcher: str, does: str) -> list[str]:
     command = [sys.executable, "-c", PROGRAM, launcher, does]
-    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout.split()
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
 
 
 @pytest.mark.parametrize("does", ["steps.release()", "steps.leaving = 'Kubernetes ends its pod'"])
