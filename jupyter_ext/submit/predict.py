@@ -153,46 +153,52 @@ def with_rows(use: UseOfModel, values: Any, target: str = "") -> Capture:
 
 
 def _pairs(values: Any, target: str) -> dict[str, Any]:
-    import numpy as np
-    import torch
-    from torch.utils.data import default_collate
-
     if hasattr(values, "select_dtypes"):
         if target not in values.columns:
             raise InvalidRequest(f"the DataFrame has no column {target}" if target else "target= names no column")
         values = (_tensors(values.drop(columns=[target]))["rows"], values[target].to_numpy())
     if not isinstance(values, tuple | list | Mapping) and hasattr(values, "__len__") and hasattr(values, "__getitem__"):
-        values = default_collate([values[row] for row in range(len(values))])
+        values = _collated(values)
     if isinstance(values, Mapping):
         return _tensors(values)
     if not isinstance(values, tuple | list) or len(values) != 2:
         raise InvalidRequest("rows that are measured have targets: give (x, y), a dataset of pairs, or a path")
-    first, second = (torch.as_tensor(each.copy() if isinstance(each, np.ndarray) else each) for each in values)
-    return {"input": first, "target": second}
+    return {"input": _tensor(values[0]), "target": _tensor(values[1])}
 
 
 def _tensors(values: Any) -> dict[str, Any]:
-    import numpy as np
-    import torch
-    from torch.utils.data import default_collate
-
     if hasattr(values, "select_dtypes"):
         numbers = values.select_dtypes("number")
         if len(numbers.columns) < len(values.columns):
             raise InvalidRequest("the DataFrame has columns that are no numbers: save it as parquet, and name the file")
         values = numbers.to_numpy(dtype="float32")
     if isinstance(values, Mapping):
-        return {str(name): torch.as_tensor(each) for name, each in values.items()}
-    if isinstance(values, torch.Tensor | np.ndarray):
-        return {"rows": torch.as_tensor(values.copy() if isinstance(values, np.ndarray) else values)}
+        return {str(name): _tensor(each) for name, each in values.items()}
+    if hasattr(values, "shape"):
+        return {"rows": _tensor(values)}
     if not hasattr(values, "__len__") or not hasattr(values, "__getitem__"):
         raise InvalidRequest(
             f"{type(values).__name__} has no numbered rows: give an array, a dataset or the path of a file"
         )
-    batch = default_collate([values[row] for row in range(len(values))])
+    batch = _collated(values)
     if isinstance(batch, list | tuple):
         batch = batch[0]
     return dict(batch) if isinstance(batch, Mapping) else {"rows": batch}
+
+
+def _tensor(values: Any) -> Any:
+    """Return an array as a tensor; one of numpy is copied, as torch warns of arrays that are read only."""
+    import numpy as np
+    import torch
+
+    return torch.as_tensor(values.copy() if isinstance(values, np.ndarray) else values)
+
+
+def _collated(dataset: Any) -> Any:
+    """Return all samples of a dataset as one batch."""
+    from torch.utils.data import default_collate
+
+    return default_collate([dataset[row] for row in range(len(dataset))])
 
 
 def read_data(use: UseOfModel, data: str) -> tuple[Capture, tuple[str, ...]]:

@@ -7,12 +7,10 @@ other slots, measures all rows again, so that metrics of the whole data are righ
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import torch
 
-from kernel_backend.checkpoints.storage import open_storage
 from kernel_backend.definition.prediction_form import EVALUATE_DATA, TARGET
 from kernel_backend.errors import InvalidDefinition
 from kernel_backend.model.launch.exit_codes import FINISHED
@@ -34,8 +32,7 @@ class Evaluation:
 
     def __init__(self, rank: RankContext) -> None:
         self._rank = rank
-        job = rank.job
-        self._trained = TrainedModel(open_storage(job.checkpoints, job.uid), Path(job.code), rank.device)
+        self._trained = TrainedModel(rank)
         self._rows = self._trained.rows(rank.functions, EVALUATE_DATA)
         if not len(self._rows):
             raise InvalidDefinition(f"{EVALUATE_DATA}() has no rows")

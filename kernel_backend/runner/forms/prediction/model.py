@@ -11,12 +11,14 @@ from typing import Any
 
 import torch
 
-from kernel_backend.checkpoints.base import Checkpoints, Manifest, Part
+from kernel_backend.checkpoints.base import Manifest, Part
+from kernel_backend.checkpoints.storage import open_storage
 from kernel_backend.definition.contract import Definition
 from kernel_backend.definition.parse import parse_snapshot
 from kernel_backend.errors import InvalidDefinition, NotFound
 from kernel_backend.model import versions
 from kernel_backend.model.snapshot import DEFINITION, DESCRIPTION, Snapshot
+from kernel_backend.runner.context import RankContext
 from kernel_backend.runner.definition.functions import Functions
 from kernel_backend.runner.definition.load import Loaded as DefinitionModule
 from kernel_backend.runner.forms.prediction.rows import Rows, open_rows
@@ -30,13 +32,16 @@ _ROLES = ("train_data", "validation_data", "test_data")
 class TrainedModel:
     """Model of another trial, whose checkpoint was copied to this one, and whose code is in this one's snapshot."""
 
-    def __init__(self, storage: Checkpoints, code: Path, device: torch.device) -> None:
-        """Find the copy; raise NotFound if it was deleted. A model is loaded to `device`."""
-        found = next((each for each in storage.committed() if each.origin), None)
+    def __init__(self, rank: RankContext) -> None:
+        """Find the copy; raise NotFound if it was deleted."""
+        job = rank.job
+        self._storage, self._code, self._device = open_storage(job.checkpoints, job.uid), Path(job.code), rank.device
+        found = next((each for each in self._storage.committed() if each.origin), None)
         if found is None:
-            raise NotFound(f"the copy of the model in {storage.where} was deleted: submit the prediction again")
-        self.manifest, self._storage, self._code, self._device = found, storage, code, device
-        self.number = found.experiment
+            raise NotFound(
+                f"the copy of the model in {self._storage.where} was deleted: submit the {rank.config.form} again"
+            )
+        self.manifest, self.number = found, found.experiment
 
     def load(self) -> Loaded:
         """Return the model with its weights, in evaluation mode on the device."""

@@ -19,7 +19,6 @@ import xxhash
 
 from kernel_backend.artifacts.outbox import Outbox
 from kernel_backend.artifacts.write import keep, look, sweep, written
-from kernel_backend.checkpoints.storage import open_storage
 from kernel_backend.definition.prediction_form import ON_BAD, POST, PREDICT, PREDICT_DATA, SHARD_ROWS
 from kernel_backend.errors import InvalidDefinition
 from kernel_backend.home import artifact_folder, attempt_folder
@@ -62,7 +61,7 @@ class Prediction:
             raise InvalidDefinition(f"{ON_BAD}={params[ON_BAD]}: write {' or '.join(_POLICIES)}")
         self._skips = params[ON_BAD] == "skip"
         job = rank.job
-        self._trained = TrainedModel(open_storage(job.checkpoints, job.uid), Path(job.code), rank.device)
+        self._trained = TrainedModel(rank)
         self._origin = self._trained.manifest.origin
         self._rows = self._trained.rows(rank.functions, PREDICT_DATA)
         self._size = shard_rows(len(self._rows), rank.config.batch_size, int(str(params[SHARD_ROWS])))
