@@ -79,7 +79,7 @@ def parse_subject(text: str) -> Reference | ModelReference:
 
 
 class Source(NamedTuple):
-    """What a training, prediction or evaluation begins with: a subject, and of a trial the step of a checkpoint.
+    """Subject with which a training, prediction or evaluation begins, and of a trial the step of a checkpoint.
 
     `step` is None for the best checkpoint of a trial, and for a model, whose version is one.
     """
