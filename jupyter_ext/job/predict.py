@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from jupyter_ext.job.base import JobBase
 from kernel_backend.commands.predictions.read import as_values
 from kernel_backend.commands.predictions.write import write_predictions
-from kernel_backend.definition.prediction_form import EVALUATING, ON_BAD, PREDICTING, TARGET
+from kernel_backend.definition.prediction_form import EVALUATING, ON_BAD, PREDICTING, TARGET, UseOfModel
 from kernel_backend.model.ids import Reference, Source
 from kernel_backend.model.labels import Labels
+from kernel_backend.model.record import Value
 
 
 class JobPredictions(JobBase):
@@ -73,23 +75,9 @@ class JobPredictions(JobBase):
         ExperimentFailed
             The model, or a row, raised an error.
         """
-        from jupyter_ext.submit.predict import options_of, read_data, submit_use, with_rows
-
-        by_path = isinstance(data, str | PathLike)
-        capture, declared = read_data(PREDICTING, fspath(data)) if by_path else (with_rows(PREDICTING, data), ())
-        overview = submit_use(
-            self._client,
-            PREDICTING,
-            Source(Reference(self.number, trial), step),
-            capture,
-            {} if on_bad == "fail" else {ON_BAD: on_bad},
-            options_of(slots=str(slots), pool=pool, batch_size=str(batch_size)),
-            labels=Labels(name=name),
-            data=declared,
-            trust=self._client.experiment(self.number).experiment.owner if trust else None,
-            called=fspath(data) if by_path else "rows of a notebook",
-        )
-        made = type(self)(overview.experiment.number, self._client)
+        given = {} if on_bad == "fail" else {ON_BAD: on_bad}
+        options = {"slots": str(slots), "pool": pool, "batch_size": str(batch_size)}
+        made = self._use(PREDICTING, data, Source(Reference(self.number, trial), step), given, options, name, trust)
         return made.wait().predictions(to) if wait else made
 
     def evaluate(
@@ -148,25 +136,9 @@ class JobPredictions(JobBase):
         ExperimentFailed
             The model, a loss or a metric raised an error.
         """
-        from jupyter_ext.submit.predict import options_of, read_data, submit_use, with_rows
-
-        by_path = isinstance(data, str | PathLike)
-        capture, declared = (
-            read_data(EVALUATING, fspath(data)) if by_path else (with_rows(EVALUATING, data, target), ())
-        )
-        overview = submit_use(
-            self._client,
-            EVALUATING,
-            Source(Reference(self.number, trial), step),
-            capture,
-            {TARGET: target} if by_path and target else {},
-            options_of(slots=str(slots), pool=pool, batch_size=str(batch_size)),
-            labels=Labels(name=name),
-            data=declared,
-            trust=self._client.experiment(self.number).experiment.owner if trust else None,
-            called=fspath(data) if by_path else "rows of a notebook",
-        )
-        made = type(self)(overview.experiment.number, self._client)
+        given = {TARGET: target} if target else {}
+        options = {"slots": str(slots), "pool": pool, "batch_size": str(batch_size)}
+        made = self._use(EVALUATING, data, Source(Reference(self.number, trial), step), given, options, name, trust)
         return dict(made.wait().overview.trials[0].metrics) if wait else made
 
     def predictions(self, to: str | PathLike[str] | None = None) -> Any:
@@ -190,3 +162,35 @@ class JobPredictions(JobBase):
         if to is None:
             return as_values(self._client, self.number)
         return write_predictions(self._client, self.number, Path(to).expanduser())
+
+    def _use(
+        self,
+        use: UseOfModel,
+        data: Any,
+        model: Source,
+        given: Mapping[str, Value],
+        options: Mapping[str, str | None],
+        name: str | None,
+        trust: bool,
+    ) -> Self:
+        """Submit a job that uses a model on rows, and return it."""
+        from jupyter_ext.submit.predict import options_of, read_data, submit_use, with_rows
+
+        by_path = isinstance(data, str | PathLike)
+        if by_path:
+            capture, declared = read_data(use, fspath(data))
+        else:
+            capture, declared = with_rows(use, data, str(given.get(TARGET, ""))), ()
+        overview = submit_use(
+            self._client,
+            use,
+            model,
+            capture,
+            given,
+            options_of(**options),
+            labels=Labels(name=name),
+            data=declared,
+            trust=self._client.experiment(self.number).experiment.owner if trust else None,
+            called=fspath(data) if by_path else "rows of a notebook",
+        )
+        return type(self)(overview.experiment.number, self._client)

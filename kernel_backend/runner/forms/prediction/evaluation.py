@@ -72,7 +72,7 @@ class Evaluation:
         measure, ranks, size = measure_of(rank, self._trained, model), rank.ranks, rank.config.batch_size
         for at in range(0, self._batches, ranks.size):
             self._training.begin_step()
-            values, rows = {}, 1
+            values, rows = {}, 0
             if (number := at + ranks.rank) < self._batches:
                 seeds.reseed(seeds.mix(rank.config.seed, "evaluate", number))
                 with torch.no_grad():
@@ -104,5 +104,6 @@ class Evaluation:
         training, rows = self._training, min(rows, len(self._rows))
         training.position.step = rows - 1
         training.position.fraction = rows / len(self._rows)
-        training.report("training", values or {"rows": rows}, weight=weight)
+        if weight:  # a rank that had no batch in the last round has nothing to report
+            training.report("training", values or {"rows": rows}, weight=weight)
         training.end_step(last=rows == len(self._rows))
