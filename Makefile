@@ -55,8 +55,8 @@ durations: setup browser ## run the tests of `make test`, and store the seconds 
 	$(PYTEST) -m "not long" --junitxml=build/tests.xml
 	$(BIN)/python scripts/durations.py build/tests.xml > tests/durations.csv
 
-torture: setup ## the long proofs: ten thousand notebooks, forty notebooks run from top to bottom with a submitted cell, hundreds of kills, kills on two nodes of Slurm, each program of a corpus killed and its models exported, fifty setups that act on files killed, a DDP script (and with TENSORFLOW_PYTHON=python a Keras script) killed and searched, corruptions and full disks, causes of slow trainings, a million draws, ten thousand histories of a cluster and of a register of models, predictions that are killed, a hundred reruns, a search in which everything dies, the example notebooks in full (three quarters of an hour)
-	@set -e; for proof in notebooks run_all examples corruptions full_disks draws schedules registers predictions lateness reruns searches programs exports setups commands kills nodes slowness; do echo "== $$proof"; $(BIN)/python -m tests.torture.$$proof; done
+torture: setup ## the long proofs: ten thousand notebooks, forty notebooks run from top to bottom with a submitted cell, hundreds of kills, kills on two nodes of Slurm, each program of a corpus killed and its models exported, fifty setups that act on files killed, a DDP script (and with TENSORFLOW_PYTHON=python a Keras script) killed and searched, corruptions and full disks, causes of slow trainings, a million draws, ten thousand histories of a cluster and of a register of models, predictions and evaluations that are killed, a hundred reruns, a search in which everything dies, the example notebooks in full (three quarters of an hour)
+	@set -e; for proof in notebooks run_all examples corruptions full_disks draws schedules registers predictions evaluations lateness reruns searches programs exports setups commands kills nodes slowness; do echo "== $$proof"; $(BIN)/python -m tests.torture.$$proof; done
 
 test-fast: setup ## the unit tests: no workers, no kernels, no services, no browser
 	$(NPM) test

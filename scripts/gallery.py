@@ -24,7 +24,7 @@ import demo  # noqa: E402
 
 GALLERY = ROOT / "docs" / "tutorials"
 NAMES = (
-    "quickstart", "search", "predict", "architectures", "gan", "reinforce", "lightning", "hugging-face",
+    "quickstart", "search", "predict", "judge", "architectures", "gan", "reinforce", "lightning", "hugging-face",
     "cnn", "text", "time-series", "contrastive", "diffusion", "lora", "keras", "raw-loop",
 )  # fmt: skip
 COLOURS = 64  # of a picture: a repository keeps every version of it

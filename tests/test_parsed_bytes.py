@@ -25,6 +25,7 @@ BOUNDS = {
     "api.base": {"ApiHandler.parse": COUNTED, "ApiHandler._truth_for_number": COUNTED},
     "api.cluster": {"_object": COUNTED},
     "checkpoints.base": {"parse": SMALL_FILE},
+    "checkpoints.verify": {"_values": SMALL_FILE},
     "checkpoints.writer": {"decode": APART},
     "client.conversation": {"read_answer": APART, "_error": APART},
     "confined": {"Confined._answer": OWN},

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any, Self
 
 from jupyter_ext.job.base import JobBase
-from kernel_backend.commands.predictions.read import as_values
+from kernel_backend.commands.predictions.read import as_values, measured_checkpoints
 from kernel_backend.commands.predictions.write import write_predictions
 from kernel_backend.definition.prediction_form import EVALUATING, ON_BAD, PREDICTING, TARGET, UseOfModel
+from kernel_backend.model.experiment import Config
 from kernel_backend.model.ids import Reference, Source
 from kernel_backend.model.labels import Labels
 from kernel_backend.model.record import Value
@@ -75,9 +76,11 @@ class JobPredictions(JobBase):
         ExperimentFailed
             The model, or a row, raised an error.
         """
+        from jupyter_ext.submit.predict import options_of
+
         given = {} if on_bad == "fail" else {ON_BAD: on_bad}
-        options = {"slots": str(slots), "pool": pool, "batch_size": str(batch_size)}
-        made = self._use(PREDICTING, data, Source(Reference(self.number, trial), step), given, options, name, trust)
+        config = options_of(slots=str(slots), pool=pool, batch_size=str(batch_size))
+        made = self._use(PREDICTING, data, Source(Reference(self.number, trial), step), given, config, name, trust)
         return made.wait().predictions(to) if wait else made
 
     def evaluate(
@@ -90,6 +93,8 @@ class JobPredictions(JobBase):
         batch_size: int = 256,
         trial: int | None = None,
         step: int | None = None,
+        each_checkpoint: bool = False,
+        follow: bool = False,
         name: str | None = None,
         wait: bool = True,
         trust: bool = False,
@@ -116,6 +121,10 @@ class JobPredictions(JobBase):
             Number of the trial; for a search, by default the best one so far.
         step : int, optional
             Step of the checkpoint; by default the best one.
+        each_checkpoint : bool, default False
+            Measure all checkpoints that the training has kept, in place of the best one.
+        follow : bool, default False
+            Measure each checkpoint while the training goes on, which gets the values as validations, and do not wait.
         name : str, optional
             What to call it.
         wait : bool, default True
@@ -126,8 +135,8 @@ class JobPredictions(JobBase):
         Returns
         -------
         dict or Job
-            The values by name, such as ``{"loss": 0.31, "accuracy": 0.92}``; without `wait` the evaluation's job, whose
-            ``best()`` has them when it has ended.
+            The values by name, such as ``{"loss": 0.31, "accuracy": 0.92}``, or with `each_checkpoint` these of each
+            checkpoint; without `wait`, and with `follow`, the evaluation's job.
 
         Raises
         ------
@@ -136,10 +145,21 @@ class JobPredictions(JobBase):
         ExperimentFailed
             The model, a loss or a metric raised an error.
         """
+        from jupyter_ext.submit.predict import of_checkpoints, options_of
+
         given = {TARGET: target} if target else {}
-        options = {"slots": str(slots), "pool": pool, "batch_size": str(batch_size)}
-        made = self._use(EVALUATING, data, Source(Reference(self.number, trial), step), given, options, name, trust)
-        return dict(made.wait().overview.trials[0].metrics) if wait else made
+        config = options_of(slots=str(slots), pool=pool, batch_size=str(batch_size))
+        if each_checkpoint or follow:
+            config = of_checkpoints(config, follow=follow)
+        made = self._use(EVALUATING, data, Source(Reference(self.number, trial), step), given, config, name, trust)
+        if follow or not wait:
+            return made
+        ended = made.wait()
+        return (
+            measured_checkpoints(self._client, made.number)
+            if each_checkpoint
+            else dict(ended.overview.trials[0].metrics)
+        )
 
     def predictions(self, to: str | PathLike[str] | None = None) -> Any:
         """Return what this job has predicted, or write it to files.
@@ -169,12 +189,12 @@ class JobPredictions(JobBase):
         data: Any,
         model: Source,
         given: Mapping[str, Value],
-        options: Mapping[str, str | None],
+        config: Config,
         name: str | None,
         trust: bool,
     ) -> Self:
         """Submit a job that uses a model on rows, and return it."""
-        from jupyter_ext.submit.predict import options_of, read_data, submit_use, with_rows
+        from jupyter_ext.submit.predict import read_data, submit_use, with_rows
 
         by_path = isinstance(data, str | PathLike)
         if by_path:
@@ -187,7 +207,7 @@ class JobPredictions(JobBase):
             model,
             capture,
             given,
-            options_of(**options),
+            config,
             labels=Labels(name=name),
             data=declared,
             trust=self._client.experiment(self.number).experiment.owner if trust else None,

@@ -131,6 +131,7 @@ def _check(source: str, definition: Definition, config: Config) -> None:
     given = {
         "--search": config.search is not None,
         "--from": config.weights_from is not None,
+        "--await-evaluation": config.await_evaluation,
         "--rng stream": config.rng == "stream",
         "--batch-size auto": config.auto_batch is not None,
         "--logical-workers": (config.logical_workers or 1) > 1,

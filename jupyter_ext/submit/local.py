@@ -36,6 +36,7 @@ def train_locally(checked: PreparedSubmission, asked: ParsedLine) -> Any:
         f"--slots {config.slots}": config.slots > 1,
         "--search": config.search is not None or bool(checked.space.parameters),
         "--from": config.weights_from is not None,
+        "--await-evaluation": config.await_evaluation,
         "--env locked": config.env != "current",
         "--max-time": config.max_time is not None,
         "--batch-size auto": config.auto_batch is not None,

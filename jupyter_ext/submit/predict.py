@@ -17,6 +17,8 @@ from kernel_backend.model.experiment import Config
 from kernel_backend.model.ids import Reference, parse_source
 from kernel_backend.model.labels import Labels
 from kernel_backend.model.record import Value
+from kernel_backend.model.search.methods import CHECKPOINTS
+from kernel_backend.model.search.records import Search
 from kernel_backend.model.sizes import size
 from kernel_backend.model.snapshot import CAPTURED, Piece
 from kernel_backend.model.views.overview import Overview
@@ -48,6 +50,9 @@ def submit(call: Call, form: str, model: Any, given: Mapping[str, Value]) -> Ove
     """
     options, use = call.arguments, USES[form]
     module = None if options.module is None else Path(options.module).expanduser()
+    config = to_config(options)
+    if use is EVALUATING and (options.follow or options.each_checkpoint):
+        config = of_checkpoints(config, follow=options.follow)
     source, declared = _definition(use, options.data, module)
     return submit_use(
         call.client,
@@ -55,7 +60,7 @@ def submit(call: Call, form: str, model: Any, given: Mapping[str, Value]) -> Ove
         model,
         source,
         given,
-        to_config(options),
+        config,
         labels=labels_of(options),
         data=declared,
         include=tuple(options.include or ()),
@@ -118,13 +123,20 @@ def submit_use(
     """
     named = parse_source(model) if isinstance(model, str) else model
     subject = named.subject
-    if isinstance(subject, Reference):
+    if isinstance(subject, Reference) and not config.follows:
         named = named._replace(subject=Reference(subject.experiment, subject.trial or client.front(subject.experiment)))
+    if isinstance(subject, Reference):
         number = subject.experiment
+    elif config.follows:
+        raise InvalidRequest(f"{named} is one checkpoint: name an experiment or a trial, to measure its checkpoints")
     else:
         number = client.model_version(subject).experiment
+    if config.follows and named.step is not None:
+        raise InvalidRequest(f"{named} is one checkpoint: leave out the step, to measure all")
     source = str(named)
     overview = client.experiment(number)
+    if config.follows:  # the values are compared as those of the training
+        config = config.model_copy(update={"metric": overview.experiment.config.metric})
     if trust != overview.experiment.owner:
         check_owner(client, overview, f"--trust {overview.experiment.owner}")
     if labels.name is None:
@@ -132,6 +144,15 @@ def submit_use(
     config = config.model_copy(update={"weights_from": source})
     checked = check(capture, given, SubmitOptions(include=include, data=data, labels=labels), file, config=config)
     return send(checked, client=client, again=True).overview
+
+
+def of_checkpoints(config: Config, *, follow: bool) -> Config:
+    """Return the configuration of an evaluation of all checkpoints of a training, in a trial for each.
+
+    With `follow`, those to come are measured, too, and the training gets the values as validations.
+    """
+    options: dict[str, Value] = {"follow": True} if follow else {}
+    return config.model_copy(update={"search": Search(method=CHECKPOINTS.name, options=options)})
 
 
 def with_rows(use: UseOfModel, values: Any, target: str = "") -> Capture:

@@ -285,6 +285,29 @@ class AgentOperations:
         """
         self._place(experiment, trial, uid).pin(checkpoint, pinned)
 
+    def follow(self, body: Iterator[bytes], experiment: int, trial: int, uid: str, by: int, follows: bool) -> None:
+        """Retain all checkpoints of a trial until the evaluation `by` has judged each; with `follows` False, end that.
+
+        `uid` is the trial's unique id; `body` is not used.
+        """
+        self._place(experiment, trial, uid).follow(by, follows)
+
+    def judge(
+        self,
+        body: Iterator[bytes],
+        experiment: int,
+        trial: int,
+        uid: str,
+        checkpoint: str,
+        by: int,
+        metrics: dict[str, float],
+    ) -> None:
+        """Record beside a checkpoint what the evaluation `by` has measured.
+
+        `uid` is the trial's unique id; `body` is not used.
+        """
+        self._place(experiment, trial, uid).judge(checkpoint, by, metrics)
+
     def claim(self, body: Iterator[bytes], experiment: int, trial: int, uid: str, attempt: int) -> None:
         """Record that attempt number `attempt` continues its trial; checkpoints of older attempts are then refused.
 
@@ -330,7 +353,13 @@ class AgentOperations:
 
 
 def _listed(manifest: Manifest) -> ListedCheckpoint:
-    return ListedCheckpoint(manifest=dump(manifest).decode(), pinned=manifest.pinned, files=files_of(manifest))
+    return ListedCheckpoint(
+        manifest=dump(manifest).decode(),
+        pinned=manifest.pinned,
+        files=files_of(manifest),
+        judged=manifest.judged,
+        awaited=manifest.awaited,
+    )
 
 
 OPERATIONS = frozenset(name for name in vars(AgentOperations) if not name.startswith("_"))

@@ -14,7 +14,7 @@ class Greeting(Record):
 
 
 class ListedCheckpoint(Record):
-    """Committed checkpoint, as an agent lists it: its manifest, whether it is pinned, and a fingerprint of its files.
+    """Committed checkpoint, as an agent lists it: its manifest, and the fields of it that listings fill in.
 
     The fingerprint `files` changes if a program modifies one of the files.
     """
@@ -22,3 +22,5 @@ class ListedCheckpoint(Record):
     manifest: str  # text of the manifest's file
     pinned: bool
     files: str
+    judged: dict[str, float] = {}
+    awaited: bool = False

@@ -8,7 +8,7 @@ it the checkpoint does not exist, after it the checkpoint is complete.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -96,6 +96,10 @@ class Manifest(Record):
         A user wants it kept; filled in by listings and never written.
     files : str
         Identity of the files, see `files_of`; filled in by listings and never written.
+    judged : dict of str to float
+        Values that evaluations have recorded beside the checkpoint; filled in by listings and never written.
+    awaited : bool
+        An evaluation that follows the trial has not judged it yet; filled in by listings and never written.
 
     Examples
     --------
@@ -123,6 +127,8 @@ class Manifest(Record):
     folder: str = ""  # its location; filled in by listings and never written
     pinned: bool = False  # a user pinned it; filled in by listings and never written
     files: str = ""  # text that changes with its files, set only by a process that can read them; never written
+    judged: dict[str, float] = {}  # values that evaluations recorded; filled in by listings and never written
+    awaited: bool = False  # an evaluation has yet to judge it; filled in by listings and never written
 
     @property
     def id(self) -> str:
@@ -133,6 +139,11 @@ class Manifest(Record):
     def order(self) -> tuple[int, int]:
         """Return the key that sorts a trial's checkpoints, oldest first."""
         return self.step, self.attempt
+
+    @property
+    def validation(self) -> dict[str, float]:
+        """Return the validation metrics at its step: the training's own, and those of evaluations."""
+        return self.judged | self.metrics
 
     @property
     def origin(self) -> str:
@@ -290,6 +301,18 @@ class Checkpoints(Protocol):
     def pin(self, checkpoint: str, pinned: bool) -> None:
         """Pin a checkpoint against all retention rules, or unpin it; raise NotFound."""
 
+    def follow(self, by: int, follows: bool) -> None:
+        """Retain each checkpoint of the trial, later ones included, until experiment `by` has judged it, or end that.
+
+        Raises OSError.
+        """
+
+    def judge(self, checkpoint: str, by: int, metrics: Mapping[str, float]) -> None:
+        """Record beside a checkpoint the values that the evaluation `by` has measured; it awaits that no longer.
+
+        Raises NotFound.
+        """
+
     def fence(self, attempt: int) -> None:
         """Fence older attempts: record durably that this attempt continues the trial; raise OSError.
 
@@ -344,10 +367,10 @@ def manifest_digest(manifest: Manifest) -> str:
     return digest(_canonical(_body(manifest)))
 
 
-def parse(data: bytes, folder: str = "", pinned: bool = False) -> Manifest:
+def parse(data: bytes, **listed: Any) -> Manifest:
     """Return the manifest in JSON that `dump` wrote; raise CheckpointDamaged if any bit of it has changed.
 
-    `folder` and `pinned` are not in the JSON; they become the manifest's fields of these names.
+    `listed` has the fields that are not in the JSON, such as `folder` and `pinned`.
     """
     try:
         body = json.loads(data)
@@ -356,15 +379,18 @@ def parse(data: bytes, folder: str = "", pinned: bool = False) -> Manifest:
         stated = body.pop("digest")
         if stated != digest(_canonical(body)):
             raise ValueError("its digest does not agree")
-        return Manifest(**body, folder=folder, pinned=pinned)
+        return Manifest(**body, **listed)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:  # ValueError: also pydantic
-        where = f" in {folder}" if folder else ""
+        where = f" in {listed['folder']}" if listed.get("folder") else ""
         raise CheckpointDamaged(f"the manifest{where} is damaged: {error}") from None
+
+
+_OF_LISTING = ("folder", "pinned", "files", "judged", "awaited")  # fields that listings fill in
 
 
 def _body(manifest: Manifest) -> dict[str, Any]:
     unknown = set() if manifest.uid else {"uid"}  # an old manifest, whose digest was computed without `uid`
-    return manifest.model_dump(mode="json", exclude={"folder", "pinned", "files"} | unknown)
+    return manifest.model_dump(mode="json", exclude={*_OF_LISTING, *unknown})
 
 
 def _written(body: Any) -> bytes:

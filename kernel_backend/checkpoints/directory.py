@@ -1,8 +1,8 @@
 """Store checkpoints in a folder of a file system, safe against kills, power cuts and full disks.
 
-    <root>/<step>-<attempt>/<part>.safetensors ... manifest.json [pinned]
+    <root>/<step>-<attempt>/<part>.safetensors ... manifest.json [pinned] [judged-<evaluation>]
 
-    <root>/claim-<attempt>
+    <root>/claim-<attempt> [follow-<evaluation>]
 
 A file is written under a temporary name, made durable (fsync) and renamed, and its folder is made durable, so that a
 file with its final name is always complete. A damaged checkpoint becomes `<step>-<attempt>.bad`.
@@ -14,7 +14,7 @@ import contextlib
 import errno
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from io import FileIO
 from pathlib import Path
 
@@ -22,14 +22,21 @@ from kernel_backend.checkpoints.base import FROZEN, Data, Manifest, Part, Quaran
 from kernel_backend.checkpoints.streams import Digesting, size_of, slices
 from kernel_backend.checkpoints.verify import (
     ID,
+    JUDGED,
     MANIFEST,
+    MOST_JUDGED,
     PINNED,
     SUFFIX,
     StoredManifest,
     VerifyingCheckpoints,
     attempt_of,
+    dump_values,
     fence_name,
     fences_among,
+    follower_name,
+    followers_among,
+    judged_name,
+    marks_among,
 )
 from kernel_backend.durable import sync_folder
 from kernel_backend.errors import CheckpointDamaged, NotFound
@@ -116,12 +123,12 @@ class Directory(VerifyingCheckpoints):
         ]
 
     def discard(self, checkpoint: str) -> None:
-        """Delete a checkpoint, committed or not, unless it is pinned.
+        """Delete a checkpoint, committed or not, unless it is pinned or awaits an evaluation.
 
         The manifest is deleted first, so that a half-deleted checkpoint is not a committed one.
         """
         folder = self._root / checkpoint
-        if not checkpoint.endswith(BAD) and (folder / PINNED).exists() and (folder / MANIFEST).exists():
+        if not checkpoint.endswith(BAD) and self._is_retained(folder):
             return  # it was pinned after the caller has listed it
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             (folder / MANIFEST).unlink()
@@ -136,13 +143,14 @@ class Directory(VerifyingCheckpoints):
     def clear(self) -> None:
         """Delete the fences (files `claim-<attempt>`, see `fence`) if the trial's folder has no other entries.
 
-        Then delete the folders of the trial and of its experiment, if they are empty.
+        Marks of evaluations are deleted, too, and then the folders of the trial and of its experiment, if they are
+        empty.
         """
         names = self.names()
-        fences = fences_among(names)
-        if len(fences) == len(names):
-            for attempt in fences:
-                (self._root / fence_name(attempt)).unlink(missing_ok=True)
+        marks = marks_among(names)
+        if len(marks) == len(names):
+            for name in marks:
+                (self._root / name).unlink(missing_ok=True)
         with contextlib.suppress(OSError):  # not empty, or missing
             self._root.rmdir()
             self._root.parent.rmdir()
@@ -157,6 +165,21 @@ class Directory(VerifyingCheckpoints):
         else:
             marker.unlink(missing_ok=True)
             sync_folder(marker.parent)
+
+    def follow(self, by: int, follows: bool) -> None:
+        """Mark the trial as followed by the evaluation `by` (an empty file), or remove the mark; raise OSError."""
+        mark = self._root / follower_name(by)
+        if follows:
+            make_folder(self._root)
+            _touch(mark)
+        else:
+            mark.unlink(missing_ok=True)
+
+    def judge(self, checkpoint: str, by: int, metrics: Mapping[str, float]) -> None:
+        """Write what the evaluation `by` has measured to a file next to the checkpoint's manifest; raise NotFound."""
+        if not self._has_manifest(checkpoint):
+            raise NotFound(f"there is no checkpoint {checkpoint} in {self._root}")
+        _replace(self._root / checkpoint / judged_name(by), [dump_values(metrics)])
 
     def names(self) -> list[str]:
         """Return the names of all entries in the trial's folder: checkpoints, fences and others; raise OSError."""
@@ -184,7 +207,10 @@ class Directory(VerifyingCheckpoints):
                 if error.errno not in _BROKEN:
                     raise
                 data = b""  # unreadable; an empty text is reported as damaged
-            yield StoredManifest(folder.name, data, (folder / PINNED).exists())
+            beside = set(os.listdir(folder)) if folder.is_dir() else set[str]()
+            judged = {int(found[1]): folder / name for name in beside if (found := JUDGED.fullmatch(name))}
+            values = {by: _small(path) for by, path in judged.items()}
+            yield StoredManifest(folder.name, data, PINNED in beside, values)
 
     def _stream(self, checkpoint: str, name: str, offset: int = 0) -> Iterator[memoryview]:
         yield from _pieces(self._part(checkpoint, name), offset)
@@ -211,6 +237,12 @@ class Directory(VerifyingCheckpoints):
 
     def _has_manifest(self, checkpoint: str) -> bool:
         return (self._root / checkpoint / MANIFEST).exists()
+
+    def _is_retained(self, folder: Path) -> bool:
+        if not (folder / MANIFEST).exists():
+            return False
+        awaited = any(not (folder / judged_name(by)).exists() for by in followers_among(self.names()))
+        return awaited or (folder / PINNED).exists()
 
     def _part(self, checkpoint: str, name: str) -> Path:
         return self._root / checkpoint / f"{name}{SUFFIX}"
@@ -297,6 +329,13 @@ def _size(path: Path) -> int | None:
     with contextlib.suppress(OSError):
         return path.stat().st_size
     return None
+
+
+def _small(path: Path) -> bytes:
+    try:
+        return small_file(path, MOST_JUDGED)
+    except OSError:  # it is being deleted, or not readable: then the checkpoint counts as judged, without values
+        return b""
 
 
 def _touch(path: Path) -> None:

@@ -1,8 +1,8 @@
 """Store checkpoints in an object store: any URL that fsspec can open, such as `s3://bucket/runs`.
 
-    <url>/<step>-<attempt>/<part>.safetensors ... manifest.json [pinned]
+    <url>/<step>-<attempt>/<part>.safetensors ... manifest.json [pinned] [judged-<evaluation>]
 
-    <url>/claim-<attempt>
+    <url>/claim-<attempt> [follow-<evaluation>]
 
 An object exists completely or not at all, so uploading the manifest last commits the checkpoint. Object stores cannot
 rename: a checkpoint is quarantined by copying its manifest to `manifest.json.bad` and deleting the original. If the
@@ -22,14 +22,20 @@ from kernel_backend.checkpoints.base import Data, Manifest, Part, QuarantinedChe
 from kernel_backend.checkpoints.streams import Digesting, size_of, slices
 from kernel_backend.checkpoints.verify import (
     ID,
+    JUDGED,
     MANIFEST,
     PINNED,
     SUFFIX,
     StoredManifest,
     VerifyingCheckpoints,
     attempt_of,
+    dump_values,
     fence_name,
     fences_among,
+    follower_name,
+    followers_among,
+    judged_name,
+    marks_among,
 )
 from kernel_backend.errors import DaylightError, InvalidRequest, NotFound
 from kernel_backend.retry import RetryPolicy, exponential
@@ -112,12 +118,13 @@ class Remote(VerifyingCheckpoints):
         return [self._aside(checkpoint, names) for checkpoint, names in found if BAD in names and MANIFEST not in names]
 
     def discard(self, checkpoint: str) -> None:
-        """Delete a checkpoint, committed or not, unless it is pinned.
+        """Delete a checkpoint, committed or not, unless it is pinned or awaits an evaluation.
 
         The manifest is deleted first, so that a half-deleted checkpoint is not a committed one.
         """
         names = self._objects(checkpoint).get(checkpoint, set())
-        if not names >= {PINNED, MANIFEST}:
+        awaited = {judged_name(by) for by in followers_among(self.names())} - names
+        if MANIFEST not in names or not (PINNED in names or awaited):
             self._delete(checkpoint, names)
 
     def sweep(self, attempt: int) -> None:
@@ -132,11 +139,11 @@ class Remote(VerifyingCheckpoints):
         An object store has no folders to delete.
         """
         names = self.names()
-        fences = fences_among(names)
-        if len(fences) == len(names):
-            for attempt in fences:
+        marks = marks_among(names)
+        if len(marks) == len(names):
+            for name in marks:
                 with contextlib.suppress(FileNotFoundError):
-                    self._tried(partial(self._fs.rm_file, f"{self._root}/{fence_name(attempt)}"))
+                    self._tried(partial(self._fs.rm_file, f"{self._root}/{name}"))
 
     def pin(self, checkpoint: str, pinned: bool) -> None:
         """Pin or unpin a checkpoint: create or remove the object `pinned` next to its manifest; raise NotFound."""
@@ -146,6 +153,21 @@ class Remote(VerifyingCheckpoints):
             self._put(checkpoint, PINNED, b"pinned\n")
         else:
             self._delete(checkpoint, {PINNED})
+
+    def follow(self, by: int, follows: bool) -> None:
+        """Mark the trial as followed by the evaluation `by` (an object), or remove the mark; raise OSError."""
+        mark = f"{self._root}/{follower_name(by)}"
+        if follows:
+            self._tried(partial(self._fs.pipe_file, mark, b"follows\n"))
+        else:
+            with contextlib.suppress(FileNotFoundError):
+                self._tried(partial(self._fs.rm_file, mark))
+
+    def judge(self, checkpoint: str, by: int, metrics: Mapping[str, float]) -> None:
+        """Store what the evaluation `by` has measured next to the checkpoint's manifest; raise NotFound."""
+        if not self._has_manifest(checkpoint):
+            raise NotFound(f"there is no checkpoint {checkpoint} in {self._where}")
+        self._put(checkpoint, judged_name(by), dump_values(metrics))
 
     def names(self) -> list[str]:
         """Return the names of all entries below the trial's URL: checkpoints, fences and others; raise OSError."""
@@ -164,9 +186,17 @@ class Remote(VerifyingCheckpoints):
 
     def _manifests(self) -> Iterator[StoredManifest]:
         found = {name: names for name, names in self._objects().items() if MANIFEST in names}
-        paths = {self._path(checkpoint, MANIFEST): checkpoint for checkpoint in found}
-        for path, data in self._read_all(list(paths)).items():
-            yield StoredManifest(paths[path], data, PINNED in found[paths[path]])
+        judged = {
+            self._path(checkpoint, name): (checkpoint, int(by[1]))
+            for checkpoint, names in found.items()
+            for name in names
+            if (by := JUDGED.fullmatch(name))
+        }
+        read = self._read_all([*(self._path(checkpoint, MANIFEST) for checkpoint in found), *judged])
+        for checkpoint, names in found.items():
+            if (data := read.get(self._path(checkpoint, MANIFEST))) is not None:  # else it was deleted meanwhile
+                values = {by: read.get(path, b"") for path, (own, by) in judged.items() if own == checkpoint}
+                yield StoredManifest(checkpoint, data, PINNED in names, values)
 
     def _aside(self, checkpoint: str, names: set[str]) -> QuarantinedCheckpoint:
         sizes = self._tried(partial(self._fs.sizes, [self._path(checkpoint, name) for name in names]))

@@ -35,8 +35,8 @@ def decide_retention(
     """Return, for each checkpoint of an experiment's trials, the decision whether to retain it, with reasons.
 
     `trials` has the checkpoints of each trial, oldest first. A checkpoint that any of the rules `keep` selects is
-    retained, as are pinned ones and the two newest of a trial that may run again (`may_run` has these trials). Only
-    checkpoints with a finite value of the metric can be the best.
+    retained, as are pinned ones, those that an evaluation has yet to judge, and the two newest of a trial that may run
+    again (`may_run` has these trials). Only checkpoints with a finite value of the metric can be the best.
     """
     candidates = {trial: _candidates(trial, manifests, metric) for trial, manifests in trials.items()}
     overall = _best((each for own in candidates.values() for each in own), keep.best_overall or 0)
@@ -51,8 +51,11 @@ def decide_retention(
                 "latest": newer < keep.latest,
                 "fall-back": trial in may_run and newer < FALL_BACKS,
                 "pinned": manifest.pinned,
+                "awaited": manifest.awaited,
                 "predicts": trial in may_run and bool(manifest.origin),
             }
+            if manifest.origin and trial not in may_run:  # a copied model, which no attempt needs any more
+                rules = {"pinned": manifest.pinned}
             verdicts.append(RetentionDecision(manifest, tuple(reason for reason, holds in rules.items() if holds)))
     return verdicts
 
@@ -71,7 +74,7 @@ def _candidates(trial: int, manifests: Sequence[Manifest], metric: Metric) -> li
     return [
         _Candidate(cost, trial, manifest.order, place)
         for place, manifest in enumerate(manifests)
-        if math.isfinite(cost := metric.cost(manifest.metrics))
+        if math.isfinite(cost := metric.cost(manifest.validation))
     ]
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,16 +19,20 @@ from kernel_backend.model.trial import checkpoint_order
 MANIFEST, PINNED, SUFFIX = "manifest.json", "pinned", ".safetensors"
 ID = re.compile(r"(\d+)-(\d+)")
 _FENCE = re.compile(r"claim-([0-9]+)")  # names of fences, which are stored next to the checkpoints
+_FOLLOWER = re.compile(r"follow-([0-9]{1,9})")  # names of marks of evaluations that follow the trial
+JUDGED = re.compile(r"judged-([0-9]{1,9})")  # names of files with what an evaluation has measured, in a checkpoint
+MOST_JUDGED = 2**20  # bytes of such a file
 
 _log = logging.getLogger(__name__)
 
 
 class StoredManifest(NamedTuple):
-    """Manifest as it is stored, not parsed yet."""
+    """Manifest as it is stored, not parsed yet, and what evaluations have stored beside it, by their numbers."""
 
     checkpoint: str
     data: bytes
     pinned: bool
+    judged: Mapping[int, bytes] = {}
 
 
 class VerifyingCheckpoints(ABC):
@@ -173,18 +178,23 @@ class VerifyingCheckpoints(ABC):
     def _parsed_all(self) -> tuple[list[Manifest], dict[str, CheckpointDamaged]]:
         found: list[Manifest] = []
         bad: dict[str, CheckpointDamaged] = {}
+        followers = followers_among(self.names())
         for each in self._manifests():
             try:
-                manifest = self._parsed(each)
+                manifest = self._parsed(each, followers)
             except CheckpointDamaged as error:
                 bad[each.checkpoint] = error
             else:
                 found += [manifest] if self._uid in (None, manifest.uid) else []
         return found, bad
 
-    def _parsed(self, found: StoredManifest) -> Manifest:
+    def _parsed(self, found: StoredManifest, followers: Collection[int]) -> Manifest:
         folder = f"{self.where}/{found.checkpoint}"
-        manifest = parse(found.data, folder, found.pinned)
+        judged: dict[str, float] = {}
+        for _, data in sorted(found.judged.items(), reverse=True):  # of several values, that of the first evaluation
+            judged |= _values(data)
+        awaited = not found.judged.keys() >= set(followers)
+        manifest = parse(found.data, folder=folder, pinned=found.pinned, judged=judged, awaited=awaited)
         if manifest.id != found.checkpoint:
             raise CheckpointDamaged(f"the manifest in {folder} is that of {manifest.id}")
         return manifest
@@ -229,6 +239,40 @@ class VerifyingCheckpoints(ABC):
 
     def _called(self, manifest: Manifest) -> str:
         return f"checkpoint {manifest.id} in {self.where}"
+
+
+def _values(data: bytes) -> dict[str, float]:
+    """Return what an evaluation has stored; {} for what is none, as the files may be a user's."""
+    with contextlib.suppress(ValueError, RecursionError):
+        found = json.loads(data)
+        if isinstance(found, dict):
+            return {name: float(value) for name, value in found.items() if isinstance(value, int | float)}
+    return {}
+
+
+def dump_values(metrics: Mapping[str, float]) -> bytes:
+    """Return the values of an evaluation as bytes of the file beside the checkpoint."""
+    return json.dumps(dict(metrics)).encode()
+
+
+def follower_name(by: int) -> str:
+    """Return the name of the mark by which evaluation `by` follows a trial."""
+    return f"follow-{by}"
+
+
+def judged_name(by: int) -> str:
+    """Return the name of the file in a checkpoint's folder with what evaluation `by` has measured."""
+    return f"judged-{by}"
+
+
+def followers_among(names: Iterable[str]) -> list[int]:
+    """Return the numbers of the evaluations whose marks are among the names of a trial's entries in the storage."""
+    return [int(mark[1]) for name in names if (mark := _FOLLOWER.fullmatch(name))]
+
+
+def marks_among(names: Iterable[str]) -> list[str]:
+    """Return those names of a trial's entries in the storage that are fences and marks of evaluations."""
+    return [name for name in names if _FENCE.fullmatch(name) or _FOLLOWER.fullmatch(name)]
 
 
 def fence_name(attempt: int) -> str:

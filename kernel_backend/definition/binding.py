@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from kernel_backend.definition.contract import Definition
-from kernel_backend.definition.forms.registry import form_named
 from kernel_backend.errors import InvalidDefinition
 from kernel_backend.model.experiment import Config
 from kernel_backend.model.record import Value
@@ -24,10 +23,10 @@ class Bound(NamedTuple):
 def bind_space(definition: Definition, given: Mapping[str, Value], space: Space) -> Bound:
     """Bind every hyperparameter of a training definition to its given value, its search domain or its default.
 
-    Raises InvalidDefinition with all problems at once: those of `Definition.bind`, a search without `validation_data`,
-    and searched names that are not hyperparameters (the error suggests the nearest name), that are also given, that
-    have a domain of the wrong type, that are conditional without a default for the other trials, or that are used by
-    `prepare`, which runs once for all trials.
+    Raises InvalidDefinition with all problems at once: those of `Definition.bind`, and searched names that are not
+    hyperparameters (the error suggests the nearest name), that are also given, that have a domain of the wrong type,
+    that are conditional without a default for the other trials, or that are used by `prepare`, which runs once for all
+    trials.
     """
     problems: list[str] = []
     fitted: list[Parameter] = []
@@ -36,8 +35,6 @@ def bind_space(definition: Definition, given: Mapping[str, Value], space: Space)
             fitted.append(_fitted(definition, given, parameter, space))
         except ValueError as error:
             problems.append(str(error))
-    if space.parameters and form_named(definition.form).by_role and "validation_data" not in definition.roles:
-        problems.append("a search goes by the validation, and there is none: add validation_data")
     problems += _searched_by_prepare(definition, space)
     hyperparameters = definition.hyperparameters
     may_lack = {each.name for each in space.of(None) if each.when and each.name in hyperparameters}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kernel_backend.definition.contract import Definition
 from kernel_backend.definition.forms.registry import BUILT_IN, form_named
+from kernel_backend.definition.prediction_form import EVALUATING
 from kernel_backend.definition.reported.missing_metric import needed_metric
 from kernel_backend.errors import InvalidDefinition
 from kernel_backend.model.experiment import Config, Metric
@@ -102,13 +103,24 @@ def _validates(definition: Definition, config: Config) -> str | None:
         "--validate-first": config.validate_first,
     }
     flag = next((flag for flag, is_given in given.items() if is_given), None)
-    if flag and form_named(definition.form).by_role and "validation_data" not in definition.roles:
+    if flag == "--patience" and config.await_evaluation:
+        flag = None
+    if flag and not _validates_itself(definition):
         return f"{flag} goes by validations, and there are none: add validation_data, or leave {flag} out"
+    if config.search_needs_validations and not _validates_itself(definition):
+        return (
+            "a search goes by the validation, and there is none: add validation_data, or --await-evaluation and then "
+            "daylight evaluate N --follow"
+        )
     if config.patience is not None and config.search is not None:
         return (
             "--patience ends a training by its own progress, and in a search the method decides: leave one of them out"
         )
     return None
+
+
+def _validates_itself(definition: Definition) -> bool:
+    return not form_named(definition.form).by_role or "validation_data" in definition.roles
 
 
 def _leaves_steps_to_the_code(definition: Definition, config: Config) -> str | None:
@@ -157,6 +169,8 @@ def _changes_its_slots(definition: Definition, config: Config) -> str | None:
 def _is_of_its_form(definition: Definition, config: Config) -> str | None:
     if any((definition.form == each) != (config.form == each) for each in ("command", "prediction", "evaluation")):
         return f"form={config.form} of the configuration: a definition of the form {definition.form} has another"
+    if config.follows and definition.form != EVALUATING.form:
+        return "--search checkpoints is for evaluations: daylight evaluate 12 --follow"
     if config.metric_pattern and definition.form != "command":
         return "--metric-pattern reads the log of a command, and this is none: report metrics instead"
     return None
@@ -164,7 +178,7 @@ def _is_of_its_form(definition: Definition, config: Config) -> str | None:
 
 def _reports_its_metric(definition: Definition, config: Config) -> str | None:
     metric, names = config.metric, definition.reports
-    counts = config.search is not None or config.patience is not None or metric != Metric()
+    counts = config.needs_validations or (metric != Metric() and not config.await_evaluation)
     if not counts or names is None or metric.of(dict.fromkeys(names, 0.0)) is not None:
         return None
     if metric.name == "loss" and any("loss" in each.lower() for each in names):

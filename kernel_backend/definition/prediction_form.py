@@ -16,7 +16,8 @@ from kernel_backend.model.syntax import FunctionNode
 PREDICT_DATA, PREDICT, POST = "predict_data", "predict", "post"
 EVALUATE_DATA, EVALUATE = "evaluate_data", "evaluate"
 ON_BAD, SHARD_ROWS = "on_bad", "shard_rows"  # hyperparameters that every prediction has
-TARGET = "target"  # hyperparameter of every evaluation: the column of a table with the targets
+# Hyperparameters of every evaluation: the column of a table with the targets; the checkpoint, of several, as 12.1@500.
+TARGET, CHECKPOINT = "target", "checkpoint"
 BATCH_SIZE = 256  # rows, unless --batch-size sets another
 
 
@@ -43,7 +44,12 @@ PREDICTING = UseOfModel(
     {PREDICT: "predict(model, batch)", POST: "post(output)"},
     (_parameter(ON_BAD, "fail"), _parameter(SHARD_ROWS, 0)),
 )
-EVALUATING = UseOfModel("evaluation", EVALUATE_DATA, {EVALUATE: "evaluate(model, batch)"}, (_parameter(TARGET, ""),))
+EVALUATING = UseOfModel(
+    "evaluation",
+    EVALUATE_DATA,
+    {EVALUATE: "evaluate(model, batch)"},
+    (_parameter(TARGET, ""), _parameter(CHECKPOINT, "")),
+)
 
 
 def is_use_of_model(use: UseOfModel, functions: set[str]) -> bool:

@@ -19,13 +19,15 @@ from kernel_backend.model.trial import NOT_SAVED, USAGE_ERROR, Attempt, Failure,
 class AttemptEnd:
     """Consequence of an attempt's end for its trial: an event, changes to other fields, and notes for the user.
 
-    If `pause` is True, the whole experiment is to be paused first, since the user must solve a problem.
+    If `pause` is True, the whole experiment is to be paused first, since the user must solve a problem. If `left` is
+    True, the gang has left by itself, as after a target at which it got no instruction.
     """
 
     event: e.Event
     changes: dict[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     pause: bool = False
+    left: bool = False
 
     @property
     def final(self) -> bool:
@@ -75,7 +77,7 @@ def attempt_end(
         cause = f": {failure.message}" if failure is not None and failure.consequence else ""
         known = bool(cause) or trial.until is None
         notes = (f"attempt {attempt.number} was preempted{cause or ' by a signal'}",) if known else ()
-        return AttemptEnd(e.Released(held=bool(trial.holds)), {"failures": 0}, notes)
+        return AttemptEnd(e.Released(held=bool(trial.holds)), {"failures": 0}, notes, left=True)
     return AttemptEnd(e.Lost(), {"failures": 0} if progress else {})
 
 

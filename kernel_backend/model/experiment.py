@@ -12,6 +12,7 @@ from pydantic import Field, FiniteFloat, PositiveInt, field_validator
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.record import GivenParams, Record, Value
 from kernel_backend.model.search.domains import Choices
+from kernel_backend.model.search.methods import CHECKPOINTS
 from kernel_backend.model.search.records import Search
 from kernel_backend.model.search.space import Space
 from kernel_backend.model.states import ExperimentState
@@ -210,6 +211,8 @@ class Config(Record):
     validate_every: Cadence | None = None  # epochs or steps; None: after each epoch
     validate_first: bool = False  # also validate before the first step
     patience: int | None = Field(None, ge=1)  # stop after this many validations in a row without a new best
+    # Validations come from an evaluation that follows the training: a search and `patience` wait for them.
+    await_evaluation: bool = False
     loader_workers: int | None = Field(None, ge=0)  # per slot; None: depends on the kind of data
     seed: int = Field(0, ge=0, lt=2**63)
     rng: Literal["derived", "stream"] = "derived"
@@ -273,6 +276,26 @@ class Config(Record):
     def uses_model(self) -> bool:
         """Return whether nothing is trained: a trained model predicts rows, or is measured on them."""
         return self.form in ("prediction", "evaluation")
+
+    @property
+    def search_needs_validations(self) -> bool:
+        """Return whether a search compares validations that the training itself must report."""
+        return self.search is not None and not self.follows and not self.await_evaluation
+
+    @property
+    def needs_validations(self) -> bool:
+        """Return whether a search or `--patience` goes by validations that the training itself must report."""
+        return self.search_needs_validations or (self.patience is not None and not self.await_evaluation)
+
+    @property
+    def follows(self) -> bool:
+        """Return whether it measures checkpoints of the training that `weights_from` names, in a trial for each."""
+        return self.search is not None and self.search.method == CHECKPOINTS.name
+
+    @property
+    def records(self) -> bool:
+        """Return whether that training gets the values, while it goes on."""
+        return self.follows and self.search is not None and bool(self.search.options.get("follow"))
 
 
 class Submission(Record):

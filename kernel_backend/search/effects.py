@@ -14,9 +14,9 @@ def created(experiment: Experiment, decision: Create, parent: Trial | None) -> A
     """Return the creation of the trial that a decision requires.
 
     The trial has the submission's fixed hyperparameters and those that `decision` sets. It starts from the newest
-    checkpoint of its parent, or else from the experiment's warm-start checkpoint, if any.
+    checkpoint of its parent, or else from that of the decision or the experiment's warm-start checkpoint, if any.
     """
-    begins_from = experiment.begins_from
+    begins_from = decision.begins_from or experiment.begins_from
     if parent is not None and parent.checkpoint is not None:
         begins_from = f"{parent.id}/{parent.checkpoint}"
     params = experiment.params | decision.params

@@ -11,6 +11,7 @@ from kernel_backend.model.search.records import (
     Exited,
     Extended,
     Failed,
+    Followed,
     Happening,
     LogEntry,
     ParamsAssigned,
@@ -24,6 +25,7 @@ from kernel_backend.model.search.records import (
 from kernel_backend.model.search.space import Space
 from kernel_backend.search.base import Searcher
 from kernel_backend.search.custom import Custom, SearchProcess
+from kernel_backend.search.follower import Follower
 from kernel_backend.search.make import make
 
 
@@ -44,6 +46,8 @@ def apply_event(searcher: Searcher, event: Happening) -> Decision | None:
             searcher.told(event.trial, event.params)
         case Promoted():
             searcher.promote(event.trial)
+        case Followed() if isinstance(searcher, Follower):
+            searcher.on_checkpoint(event.checkpoint)
         case Extended():
             searcher.extend(event.trials)
         case Closed():

@@ -13,6 +13,7 @@ from kernel_backend.service.loop.spools import SpoolIntake
 from kernel_backend.service.loop.starts import AttemptStarter
 from kernel_backend.service.notebook_servers import Notebooks
 from kernel_backend.service.search.custom_process import ExperimentSearchProcess
+from kernel_backend.service.search.followed import FollowedCheckpoints
 from kernel_backend.service.search.runner import Searches
 from kernel_backend.service.service import Service
 from kernel_backend.service.state.cluster_state import ClusterStateManager
@@ -28,7 +29,7 @@ def build(context: Context) -> Service:
     search_process = partial(
         ExperimentSearchProcess, archive=context.archive, preparation=preparation, workspaces=context.workspaces
     )
-    searches = Searches(store, search_process)
+    searches = Searches(store, search_process, FollowedCheckpoints(store, context.checkpoint_storage))
     site_loads = context.site_loads
     request_builder = RequestBuilder(store, searches, preparation, checkpoint_copies, engines.places, site_loads.newer)
     cluster_state = ClusterStateManager(

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from kernel_backend.checkpoints.base import Checkpoints, Manifest, bytes_stored
+from kernel_backend.checkpoints.verify import followers_among
 from kernel_backend.errors import Conflict, DaylightError
 from kernel_backend.model import disk
 from kernel_backend.model.cluster.accounts import AuditEntry
@@ -165,6 +166,9 @@ class Deletion:
 
     def _purge(self, experiment: Experiment, now: float) -> None:
         number, needed = experiment.number, self._needed(experiment.number)
+        for _, place in self._storages(experiment):
+            for evaluation in followers_among(place.names()):
+                place.follow(evaluation, False)
         for trial, place, manifest in self._checkpoints(experiment):
             if _name(trial, manifest) not in needed.names:
                 if manifest.pinned:  # as long as another experiment has needed it
@@ -185,7 +189,12 @@ class Deletion:
     def _needed(self, number: int) -> Needed:
         """Return the checkpoints and results of an experiment that are registered or that other experiments need."""
         checkpoints: dict[str, list[int]] = {}
+        followers: dict[int, bool] = {}
         for source, other in self._store.warm_start_sources(number):
+            if other not in followers:
+                followers[other] = self._store.experiment(other).config.follows
+            if followers[other]:
+                continue  # its trials have their copies, and need none again
             origin = parse_beginning(source)
             checkpoints.setdefault(f"{origin.trial.partition('.')[2]}/{origin.checkpoint}", []).append(other)
         searches = self._store.warm_started()

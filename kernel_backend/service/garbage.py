@@ -82,7 +82,8 @@ def reasons(
     for checkpoints in found:
         for each in checkpoints.manifests:
             damage = _damage(each) if each.id in bad[checkpoints.trial.index] else ""
-            beside = (damage,) if damage else ("pinned",) if each.pinned else ()
+            held = {"pinned": each.pinned, "awaited": each.awaited}
+            beside = (damage,) if damage else tuple(reason for reason, holds in held.items() if holds)
             said.setdefault((checkpoints.trial.index, each.id), beside)
             if names := checkpoints.registered.get(each.id):  # whose registration has pinned it
                 rules = said[checkpoints.trial.index, each.id]

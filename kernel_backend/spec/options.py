@@ -173,6 +173,12 @@ OPTIONS: tuple[Option, ...] = (
         "end after N validations in a row without a better --metric [never]",
         most=COUNT,
     ),
+    _on(
+        "--await-evaluation",
+        "training",
+        "its validations come from daylight evaluate N --follow: a search and --patience wait for them",
+        "await_evaluation",
+    ),
     _setting(
         "--loader-workers", "training", "N", "processes of each slot that load samples, or auto [auto]", most=GANG
     ),

@@ -26,7 +26,7 @@ from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.launch.trace import Trace
 from kernel_backend.model.node_faults import NodeFault, NodeName
 from kernel_backend.model.record import Record, Value
-from kernel_backend.model.reports import ArtifactSaved, Kind, SpoolRecord, StoredReport
+from kernel_backend.model.reports import ArtifactSaved, Kind, Report, SpoolRecord, StoredReport
 from kernel_backend.model.resources import LOCAL, Placement
 from kernel_backend.model.search.effects import Effect
 from kernel_backend.model.search.records import LogEntry, LoggedReport
@@ -388,6 +388,12 @@ class Store(QuotaStore, MeasuredStore, OutboxStore, RegisterStore, Protocol):
         the order of arrival. If a newer attempt exists (this one is fenced), only reports and artifacts up to the step
         from which the next attempt resumed are stored. Raises NotFound, and InvalidRequest for records out of order;
         nothing is stored then.
+        """
+
+    def add_validation(self, key: AttemptId, report: Report) -> None:
+        """Store a validation of a trial that came from an evaluation, unless its step has these metrics already.
+
+        `key` is the attempt that saved the measured checkpoint. Raises NotFound.
         """
 
     def keep_artifact(self, key: AttemptId, saved: ArtifactSaved) -> None:

@@ -71,6 +71,12 @@ def take_in(tx: Transaction, key: AttemptId, records: Sequence[SpoolRecord], at:
     return attempt.accepted
 
 
+def add_validation(tx: Transaction, key: AttemptId, report: Report) -> None:
+    """Store a validation of a trial that came from an evaluation, unless its step has these metrics already."""
+    attempt, trial = get_attempt(tx.db, key), get_trial(tx.db, key.experiment, key.trial)
+    tx.save(_progress(tx, attempt, trial, _spelled(tx.db, key, [report]), report.at))
+
+
 def unseen(records: Sequence[SpoolRecord], attempt: Attempt) -> Sequence[SpoolRecord]:
     """Return those records of an attempt that are not stored yet; raises InvalidRequest if they are out of order.
 

@@ -15,7 +15,7 @@ from kernel_backend.model.cluster.usage import ReservationRecord, UsageInterval
 from kernel_backend.model.events import Event
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.launch.trace import Trace
-from kernel_backend.model.reports import ArtifactSaved, SpoolRecord
+from kernel_backend.model.reports import ArtifactSaved, Report, SpoolRecord
 from kernel_backend.model.resources import LOCAL, Placement
 from kernel_backend.model.search.effects import Moved
 from kernel_backend.model.states import LIVE, AttemptState, TrialState
@@ -27,7 +27,7 @@ from kernel_backend.store.base import Scheduled, Store
 from kernel_backend.store.connect import product_of
 from kernel_backend.store.database import Database
 from kernel_backend.store.experiments import SqlExperimentStore
-from kernel_backend.store.intake import keep_artifact, take_in
+from kernel_backend.store.intake import add_validation, keep_artifact, take_in
 from kernel_backend.store.listing import count_trials
 from kernel_backend.store.outbox.sql import SqlOutboxStore
 from kernel_backend.store.outlines import read_outlines, touched_trials
@@ -237,6 +237,11 @@ class SqlStore(
             return self.attempt(key).accepted
         with self._writing(lazily=True) as tx:  # the spool has these records until the attempt has ended
             return take_in(tx, key, records, at)
+
+    @override
+    def add_validation(self, key: AttemptId, report: Report) -> None:
+        with self._writing() as tx:
+            add_validation(tx, key, report)
 
     @override
     def keep_artifact(self, key: AttemptId, saved: ArtifactSaved) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from pydantic import TypeAdapter
@@ -111,6 +111,14 @@ class AgentCheckpoints:
         """Pin a checkpoint, so that no rule deletes it, or unpin it."""
         self._ask("pin", _NONE, checkpoint=checkpoint, pinned=pinned)
 
+    def follow(self, by: int, follows: bool) -> None:
+        """Retain all checkpoints of the trial until the evaluation `by` has judged each, or end that."""
+        self._ask("follow", _NONE, by=by, follows=follows)
+
+    def judge(self, checkpoint: str, by: int, metrics: Mapping[str, float]) -> None:
+        """Record beside a checkpoint what the evaluation `by` has measured."""
+        self._ask("judge", _NONE, checkpoint=checkpoint, by=by, metrics=dict(metrics))
+
     def fence(self, attempt: int) -> None:
         """Record that this attempt continues the trial; checkpoints of older attempts are then refused."""
         self._ask("claim", _NONE, attempt=attempt)
@@ -140,8 +148,8 @@ class AgentCheckpoints:
         named = manifest.experiment, manifest.trial, manifest.uid
         if named != tuple(self._trial.values()) or ID.fullmatch(manifest.id) is None or not listed.files:
             raise CheckpointDamaged(f"a manifest in {self.where} is that of {named[0]}.{named[1]}/{manifest.id}")
-        found = {"folder": f"{self.where}/{manifest.id}", "pinned": listed.pinned, "files": listed.files}
-        return manifest.model_copy(update=found)
+        beside = listed.model_dump(exclude={"manifest"})
+        return manifest.model_copy(update={"folder": f"{self.where}/{manifest.id}", **beside})
 
     def _ask(
         self, op: str, kind: TypeAdapter[A], body: Body = NOTHING, limit: float | None = None, **arguments: Any

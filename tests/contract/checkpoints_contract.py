@@ -288,6 +288,33 @@ class CheckpointsContract:
         with pytest.raises(NotFound, match="11-1"):
             place.pin("11-1", True)
 
+    def test_what_evaluations_await_is_retained_until_each_has_judged_it(self, place, again, files):
+        commit(place, 10)
+        place.follow(7, True)
+        place.follow(9, True)
+        commit(place, 20)
+        place.judge("10-1", 9, {"loss": 2.0, "f1": 0.5})
+        assert [each.awaited for each in again().committed()] == [True, True]
+        place.judge("10-1", 7, {"loss": 1.0, "auc": float("nan")})
+        first, second = again().committed()
+        assert (first.awaited, second.awaited) == (False, True)
+        assert first.validation == pytest.approx({"loss": 1.0, "f1": 0.5, "auc": float("nan")}, nan_ok=True)
+        assert place.newest_verified()[0].id == "20-1", "what was measured is no part of the checkpoint"
+        for id in ("10-1", "20-1"):
+            place.discard(id)
+        assert [each.id for each in again().committed()] == ["20-1"]
+        place.follow(7, False)
+        place.follow(7, False)
+        assert again().committed()[0].awaited
+        place.follow(9, False)
+        place.discard("20-1")
+        place.follow(9, True)
+        with pytest.raises(NotFound, match="20-1"):
+            place.judge("20-1", 9, {})
+        place.fence(1)
+        place.clear()
+        assert list(files.names()) == []
+
     def test_the_newest_claim_is_known_to_everybody_at_once(self, place, again):
         other = again()
         assert other.claimed() == 0

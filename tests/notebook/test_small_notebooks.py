@@ -32,6 +32,7 @@ SMALL = {
     "diffusion": [("--epochs 30", "--epochs 1")],
     "gan": [("--epochs 40", "--epochs 1")],
     "hugging-face": [("num_train_epochs=10", "num_train_epochs=1")],
+    "judge": [("--epochs 12", "--epochs 2"), ("time.sleep(0.1)", "time.sleep(0.0)")],
     "keras": [("--epochs 6", "--epochs 1")],
     "keras-tensorflow": [("--epochs 10", "--epochs 1")],
     "lightning": [("max_epochs=6", "max_epochs=1")],
@@ -68,13 +69,15 @@ def test_it_runs_and_all_that_it_trains_is_completed(
     cells = executed(name, CELL_S, *SMALL[name], kernel=kernel)
     trained = client.experiments()[: len(client.experiments()) - before]
     assert {each.state for each in trained} == {"completed"}
-    submitted = [cell for cell in cells if cell.source.startswith(("%%dlsubmit", "%dl rerun"))]
+    submitted = [
+        cell for cell in cells if cell.source.startswith(("%%dlsubmit", "%dl rerun")) or "job.evaluate(" in cell.source
+    ]
     assert len(trained) == len(submitted) > 0
     # A search draws pictures in its view too.
     drawn = [each for cell in cells if cell.cell_type == "code" and "%dl" not in cell.source for each in shown(cell)]
     assert sum("image/png" in each for each in drawn) == PICTURES.get(name, 1)
     python = environment() if kernel != "python3" else sys.executable
-    for number in (each.experiment.number for each in trained if each.experiment.config.form != "prediction"):
+    for number in (each.experiment.number for each in trained if not each.experiment.config.uses_model):
         to = tmp_path / f"model-{number}"
         done = subprocess.run(
             [python, "-m", "kernel_backend.cli", "export", str(number), "--model", str(to)],

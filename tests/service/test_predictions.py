@@ -262,7 +262,8 @@ def test_a_model_is_measured_as_its_training_has_validated_it(world: World, job:
     _, _, table = said.partition("model ")
     head, *rows = [line.split() for line in table.splitlines()]
     assert head == ["loss", "accuracy", "spread", "evaluation"]
-    kept = [f"{each}.1@{own.step}" for each in (job.number, other) for own in Job(each, job.client).checkpoints()]
+    saved = [(each, own.step) for each in (job.number, other) for own in Job(each, job.client).checkpoints()]
+    kept = [f"{each}.1@{step}" for each, step in saved if step]  # that of step 0 is the copy with which it began
     assert [row[0] for row in rows] == kept
     losses = {row[0]: row[1] for row in rows}
     for at, number in ((begins, job.number), (kept[-1], other)):

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kernel_backend.client import Client
+from kernel_backend.definition.prediction_form import CHECKPOINT
 from kernel_backend.errors import InvalidRequest, NotFound
 from kernel_backend.model import versions
 from kernel_backend.model.predictions import (
@@ -113,3 +114,12 @@ def _about(data: bytes) -> ShardAbout:
     length = int.from_bytes(data[:_HEADER], "little")
     header = json.loads(data[_HEADER : _HEADER + length])
     return versions.read(ShardAbout, header["__metadata__"][ABOUT].encode())
+
+
+def measured_checkpoints(client: Client, number: int) -> dict[str, dict[str, float]]:
+    """Return what an evaluation has measured of each checkpoint, such as 12.1@500, in the order of its trials."""
+    return {
+        str(row.params[CHECKPOINT]): dict(reports[-1].metrics)
+        for row in client.trial_rows(number, sort="trial")
+        if (reports := client.reports(number, row.trial, kind="validation"))
+    }

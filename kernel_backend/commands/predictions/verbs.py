@@ -6,14 +6,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
+from typing import NamedTuple
 
-from kernel_backend.client import Client
 from kernel_backend.commands.answer import FAILED, OK, Answer, Started, Table, Text
+from kernel_backend.commands.predictions.read import measured_checkpoints
 from kernel_backend.commands.predictions.write import write_predictions
 from kernel_backend.commands.verb import JSON, NUMBER, Call, Verb, argument, count
 from kernel_backend.definition.prediction_form import ON_BAD, SHARD_ROWS, TARGET
-from kernel_backend.errors import InvalidRequest, NotFound
-from kernel_backend.model.ids import Reference, parse_source, parse_subject, whole
+from kernel_backend.errors import InvalidRequest
+from kernel_backend.model.ids import parse_source, whole
 from kernel_backend.model.states import ExperimentState
 from kernel_backend.model.views.overview import Overview
 from kernel_backend.spec.options import OPTIONS, TRUST, Option
@@ -57,45 +58,45 @@ def _evaluate(call: Call) -> Answer:
     if not subjects:
         raise InvalidRequest(f"{call.command} takes models: write {call.command} 12,14 --data test_data")
     given = {TARGET: options.target} if options.target else {}
-    if options.each_checkpoint:
-        subjects = [own for each in subjects for own in _checkpoints(call.client, each)]
     known = [parse_source(each) for each in subjects]  # all of them, before the first is submitted
     made = [import_module(SUBMIT).submit(call, "evaluation", each, given) for each in known]
-    if options.wait is False:
+    if options.wait is False or (options.follow and not options.wait):
         return Answer({"evaluations": made}, [Started(call.client, each, ()) for each in made])
-    rows, code = [], OK
+    done, rows, code = list[Overview](), list[_Measured](), OK
     for subject, overview in zip(subjects, made, strict=True):
         ended, own = call.console.wait(call.client, overview, (), quiet=True)
         if ended is None:
             return Answer(None, code=own)
         code = code or (OK if ended.experiment.state == ExperimentState.COMPLETED else FAILED)
-        rows.append((subject, ended))
-    return Answer({"evaluations": [each for _, each in rows]}, [_measured(rows)], code=code)
+        done.append(ended)
+        if ended.experiment.config.follows:
+            found = measured_checkpoints(call.client, ended.experiment.number)
+            rows += [_Measured(name, values, ended) for name, values in found.items()]
+        else:
+            rows.append(_Measured(subject, dict(ended.trials[0].metrics), ended))
+    return Answer({"evaluations": done}, [_table(rows)], code=code)
 
 
-def _checkpoints(client: Client, subject: str) -> list[str]:
-    """Return references to all checkpoints of a trial, in the order of their steps."""
-    named = parse_subject(subject)
-    if not isinstance(named, Reference):
-        raise InvalidRequest(f"{subject} is one checkpoint: --each-checkpoint takes an experiment or a trial")
-    trial = named.trial or client.front(named.experiment)
-    steps = sorted({each.step for each in client.checkpoints(named.experiment) if each.trial == trial})
-    if not steps:
-        raise NotFound(f"{named.experiment}.{trial} has no checkpoint yet")
-    return [f"{named.experiment}.{trial}@{step}" for step in steps]
+class _Measured(NamedTuple):
+    model: str
+    values: dict[str, float]
+    by: Overview
 
 
-def _measured(rows: Sequence[tuple[str, Overview]]) -> Table:
+def _table(rows: Sequence[_Measured]) -> Table:
     """Return a table of models and what was measured, with a column for each value."""
-    values = [dict(overview.trials[0].metrics) for _, overview in rows]
-    names = list(dict.fromkeys(name for each in values for name in each))
+    names = list(dict.fromkeys(name for each in rows for name in each.values))
     return Table(
         ("model", *names, "evaluation"),
         [
-            (subject, *(number(own[name]) if name in own else "" for name in names), f"#{made.experiment.number}")
-            for (subject, made), own in zip(rows, values, strict=True)
+            (
+                each.model,
+                *(number(each.values[name]) if name in each.values else "" for name in names),
+                f"#{each.by.experiment.number}",
+            )
+            for each in rows
         ],
-        "",
+        "there is no checkpoint to measure",
     )
 
 
@@ -190,7 +191,12 @@ VERBS = (
             argument(
                 "--each-checkpoint",
                 action="store_true",
-                help="measure all checkpoints of a trial, in place of its best one",
+                help="measure all checkpoints that a training has kept, in place of its best one",
+            ),
+            argument(
+                "--follow",
+                action="store_true",
+                help="measure each checkpoint while the training goes on, which gets the values as validations",
             ),
             argument("--target", metavar="COLUMN", help="column of a CSV or parquet file that has the targets"),
             *_OF_A_JOB,
@@ -199,6 +205,7 @@ VERBS = (
             "evaluate 12,14,20 --data test_data",
             "evaluate memes@production memes@candidate --data new.csv --target label",
             "evaluate 12 --each-checkpoint --data new.parquet --with judge.py",
+            "evaluate 12 --follow --data validation_data --pool cpu",
         ),
         takes="models, experiments or trials",
         client=("submit", "upload_snapshot"),

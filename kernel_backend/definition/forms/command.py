@@ -9,7 +9,8 @@ from kernel_backend.definition.form import Source, TrainingForm
 
 # Settings that a program makes itself, or by its own options.
 _OF_PROGRAM = (
-    "accumulate", "amp", "batch_size", "clip", "compile", "ema", "gather_loss", "loader_workers", "logical_workers",
+    "accumulate", "amp", "await_evaluation", "batch_size", "clip", "compile", "ema", "gather_loss", "loader_workers",
+    "logical_workers",
     "patience", "per_slot_batch", "rng", "schedule_per", "strategy", "sync_bn", "uneven", "until", "validate_every",
     "validate_first", "weights_from",
 )  # fmt: skip

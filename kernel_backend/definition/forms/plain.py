@@ -10,7 +10,8 @@ from kernel_backend.definition.plain import above, brought_back, is_plain, split
 
 # Settings that do not apply to a plain cell: those of a training loop, several slots, or trials.
 _NOT_PLAIN = (
-    "accumulate", "amp", "batch_size", "clip", "compile", "ema", "gather_loss", "logical_workers", "patience",
+    "accumulate", "amp", "await_evaluation", "batch_size", "clip", "compile", "ema", "gather_loss", "logical_workers",
+    "patience",
     "per_slot_batch", "schedule_per", "search", "slots", "steps", "strategy", "sync_bn", "until",
     "validate_every", "validate_first", "weights_from",
 )  # fmt: skip

@@ -17,13 +17,19 @@ from kernel_backend.model.experiment import Config
 
 # Settings of a training, which is not one.
 _OF_TRAINING = (
-    "accumulate", "amp", "auto_batch", "checkpoint_every", "clip", "compile", "ema", "epochs", "gather_loss",
-    "logical_workers", "metric", "patience", "per_slot_batch", "rng", "schedule_per", "search", "steps", "strategy",
+    "accumulate", "amp", "auto_batch", "await_evaluation", "checkpoint_every", "clip", "compile", "ema", "epochs",
+    "gather_loss",
+    "logical_workers", "patience", "per_slot_batch", "rng", "schedule_per", "steps", "strategy",
     "sync_bn", "uneven", "until", "validate_every", "validate_first",
 )  # fmt: skip
 
 
-def _form(use: UseOfModel, training: str, local: str, instead: str) -> TrainingForm:
+def _form(use: UseOfModel, training: str, local: str, instead: str, also: tuple[str, ...] = ()) -> TrainingForm:
+    def measures_checkpoints(definition: Definition, config: Config) -> str | None:
+        if config.search is None or (use is EVALUATING and config.follows):
+            return None
+        return f"--search is for trainings, and {use.form}s train nothing: leave it out"
+
     def names_its_model(definition: Definition, config: Config) -> str | None:
         if config.weights_from is None:
             return f"{use.data}() gives the rows, and no model is named: write --from memes@production, or --from 12"
@@ -35,8 +41,8 @@ def _form(use: UseOfModel, training: str, local: str, instead: str) -> TrainingF
         parse=lambda source: definition_of_use(use, source.tree, source.roles_from),
         training=f"kernel_backend.runner.forms.prediction.{training}",
         loop=f"{use.form}s train nothing: leave it out, and use",
-        refuses=dict.fromkeys(_OF_TRAINING, instead),
-        rules=(names_its_model,),
+        refuses=dict.fromkeys((*_OF_TRAINING, *also), instead),
+        rules=(names_its_model, measures_checkpoints),
         local=local,
         script=f"{use.form}s need the trained model: export it with daylight export 12 --model DIR",
     )
@@ -47,6 +53,7 @@ PREDICTION = _form(
     "training:Prediction",
     local="Load the model here with job.load(), and call it",
     instead=f"--batch-size, {ON_BAD}= and {SHARD_ROWS}= where they help",
+    also=("metric",),
 )
 EVALUATION = _form(
     EVALUATING,

@@ -124,6 +124,8 @@ class SearchMethod(Record):
         lengths at which trials are compared). With ``rungs``, the searcher must have `brackets`, which are displayed.
     own_class : bool, default False
         Reserved for the method ``custom``, which runs a class of the user.
+    follows : bool, default False
+        Reserved for the method ``checkpoints``, whose trials measure the checkpoints of a training.
     plan : str, optional
         ``package.module:function`` of a function ``(settings, space) -> Plan``, for dry runs.
     package : str
@@ -155,6 +157,7 @@ class SearchMethod(Record):
     # When it decides about a trial. `rungs`: the searcher has `brackets` of rungs, which the views draw.
     judged: Literal["end", "midway", "rungs"] = "end"
     own_class: bool = False  # it is a user's class, `--search NAME:CLASS`, in a separate process
+    follows: bool = False  # its trials are the checkpoints of a training, which an evaluation measures
     plan: str = Field("", pattern=r"^([\w.]+:\w+)?$")  # `module:function` of `(settings, space) -> Plan`, for a dry run
     package: str = ""  # distribution that provides it; empty: built in
 
@@ -162,9 +165,9 @@ class SearchMethod(Record):
     def slow(self) -> bool:
         """Return whether the searcher runs in a thread of its own, because it may be slow or fail.
 
-        This is so for a method of another package, and for a class of the user.
+        This is so for a method of another package, a class of the user, and a search that reads checkpoints.
         """
-        return self.own_class or bool(self.package)
+        return self.own_class or self.follows or bool(self.package)
 
     def may_use(self, field: str) -> bool:
         """Return whether this method supports a setting, such as ``eta``.
@@ -270,4 +273,19 @@ BUILT_IN: tuple[SearchMethod, ...] = (
         space="any",
         own_class=True,
     ),
+)
+
+# Not offered to users: `daylight evaluate` chooses it. Its trials are the checkpoints of what `--from` names.
+CHECKPOINTS = SearchMethod(
+    name="checkpoints",
+    summary="each checkpoint of a training is measured by an evaluation",
+    factory="kernel_backend.search.follower:follower",
+    uses=("parallel",),
+    options=(
+        MethodOption(
+            name="follow", type="bool", default=False, summary="also those to come, with values that its training gets"
+        ),
+    ),
+    space="none",
+    follows=True,
 )

@@ -146,6 +146,8 @@ class Create(Record):
         Unit (epoch or step) at whose end it pauses or ends.
     parent : int, optional
         Trial from whose newest checkpoint it starts.
+    begins_from : str, optional
+        Checkpoint of another experiment from which it starts.
 
     Examples
     --------
@@ -159,6 +161,7 @@ class Create(Record):
     params: dict[str, Value]
     until: int
     parent: int | None = None  # trial whose newest checkpoint it continues from
+    begins_from: str | None = None  # checkpoint of another experiment
 
 
 class Resume(Record):
@@ -316,6 +319,13 @@ class Promoted(Record):
     trial: int
 
 
+class Followed(Record):
+    """Event: a training that an evaluation follows has committed `checkpoint`; None: it commits no more."""
+
+    type: Literal["followed"] = "followed"
+    checkpoint: str | None = None  # as 12.3/500-2
+
+
 class Extended(Record):
     """Event: a user raised the limits of the search, which creates trials again if it was closed.
 
@@ -347,7 +357,8 @@ class Failed(Record):
 
 
 Happening = Annotated[
-    Vacancy | Reported | Exited | ParamsAssigned | Promoted | Extended | Closed | Failed, Field(discriminator="type")
+    Vacancy | Reported | Exited | ParamsAssigned | Promoted | Followed | Extended | Closed | Failed,
+    Field(discriminator="type"),
 ]
 
 

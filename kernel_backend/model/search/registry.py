@@ -15,11 +15,12 @@ from typing import Any
 
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.packages.entry_points import EntryPoints, described, package_of
-from kernel_backend.model.search.methods import BUILT_IN, SearchMethod
+from kernel_backend.model.search.methods import BUILT_IN, CHECKPOINTS, SearchMethod
 from kernel_backend.model.values import nearest
 
 GROUP = "daylight.search_methods"
 _BUILT_IN: Mapping[str, SearchMethod] = {method.name: method for method in BUILT_IN}
+_KNOWN: Mapping[str, SearchMethod] = {**_BUILT_IN, CHECKPOINTS.name: CHECKPOINTS}  # also what users are not offered
 
 _lock = threading.RLock()
 _loaded: dict[str, SearchMethod] = {}
@@ -46,7 +47,7 @@ def method_of(name: str, *, refresh: bool = True) -> SearchMethod:
     or lists the available methods.
     """
     with _lock:
-        if (found := _BUILT_IN.get(name) or _loaded.get(name)) is not None:
+        if (found := _KNOWN.get(name) or _loaded.get(name)) is not None:
             return found
         entries = _entries.by_name().get(name) or (_entries.by_name(refresh=True).get(name) if refresh else None)
         if not entries:

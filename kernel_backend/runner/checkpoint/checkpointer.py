@@ -263,8 +263,8 @@ class Checkpointer:
 
     def _choose_best(self) -> Manifest:
         committed, metric = self._home.committed(), self._job.config.metric
-        ranked = [each for each in committed if math.isfinite(metric.cost(each.metrics))]
-        return min(ranked, key=lambda each: metric.cost(each.metrics), default=committed[-1])
+        ranked = [each for each in committed if math.isfinite(metric.cost(each.validation))]
+        return min(ranked, key=lambda each: metric.cost(each.validation), default=committed[-1])
 
     # Saving
 

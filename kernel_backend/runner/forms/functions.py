@@ -145,7 +145,7 @@ def build(rank: RankContext) -> Training:
     strategy = strategy_of(config, ranks, per_rank, device)
 
     validates = functions.has("validation_data")
-    if config.search is not None and not validates:
+    if config.search_needs_validations and not validates:
         raise InvalidDefinition("a search compares validations, and there is no validation_data(): write that function")
     data = training_batches(rank)
     if config.on_nan == "go_back" and data.is_stream:

@@ -72,7 +72,8 @@ class Judgement:
     @property
     def stopped(self) -> bool:
         """Return True if `--patience` is given and the last that many validations in a row brought no improvement."""
-        return self._config.patience is not None and self._waited >= self._config.patience
+        patience = None if self._config.await_evaluation else self._config.patience
+        return patience is not None and self._waited >= patience
 
     def training(self, step: int, metrics: Mapping[str, float]) -> None:
         """Check the values reported at a training step: warn about the first that is not finite.
@@ -118,7 +119,7 @@ class Judgement:
             self.best = value
         if counts:
             self._waited = 0 if improved else self._waited + 1
-        if counts and self._waited == self._config.patience and not last:
+        if counts and self.stopped and self._waited == self._config.patience and not last:
             best = "none was finite" if self.best is None else f"the best was {self.best:.6g}"
             count = f"{self._waited} validations" if self._waited > 1 else "a validation"
             self._note(
@@ -128,7 +129,7 @@ class Judgement:
 
     def must_have_validated(self, step: int) -> None:
         """Raise InvalidDefinition if a trial of a search, which compares validations, has had none until `step`."""
-        if self._config.search is not None and not self.validated:
+        if self._config.search_needs_validations and not self.validated:
             only = f", only {', '.join(self._trained)} in training" if self._trained else ""
             raise InvalidDefinition(
                 f"a search compares validations by --metric {self._config.metric.name}, and none was reported until "
@@ -148,7 +149,7 @@ class Judgement:
             raise NotFinite(f"{name} is not finite since step {since}, and {bad} at the end. {self._advice}")
 
     def _missing(self, metrics: Mapping[str, float]) -> None:
-        if self._config.search is not None or self._config.patience is not None:
+        if self._config.needs_validations:
             raise InvalidDefinition(needed_metric(self._config, list(metrics), self._way))
         self._lacking += 1
         self._reported |= dict.fromkeys(metrics)

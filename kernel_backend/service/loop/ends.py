@@ -152,9 +152,12 @@ class AttemptEnder:
             await asyncio.to_thread(self._store.advance_experiment, experiment.number, e.Paused(), time.time())
         if what.final and result and result.preparing and failure and experiment.config.search is not None:
             await asyncio.to_thread(self._searches.unprepared, experiment, trial.index, failure)
-        await asyncio.to_thread(
-            self._store.advance_trial, trial.experiment, trial.index, what.event, time.time(), **what.changes
-        )
+        if experiment.config.await_evaluation and experiment.config.search is not None and what.left:
+            await asyncio.to_thread(self._searches.advance_released, experiment, trial.index)
+        else:
+            await asyncio.to_thread(
+                self._store.advance_trial, trial.experiment, trial.index, what.event, time.time(), **what.changes
+            )
         self._bus.notify()
 
     def _progressed(self, trial: Trial) -> bool:

@@ -252,7 +252,7 @@ class Loop:
         counts = await asyncio.to_thread(self._store.trial_counts, experiment.number)
         failed = await asyncio.to_thread(self.searches.failed, search) if search is not None and over else None
         event = terminal_event(experiment.state, counts, over, failed=failed is not None)
-        if event is not None:
+        if event is not None and (search is None or self.searches.leave(search)):
             ended = await asyncio.to_thread(self._store.advance_experiment, experiment.number, event, time.time())
             self._bus.notify()
             self.searches.forget(experiment.number)

@@ -139,6 +139,8 @@ class AttemptStarter:
     async def _look(self, key: RequestKey, pool: str) -> _Begins:
         experiment = await asyncio.to_thread(self._store.experiment, key.experiment)
         python = await asyncio.to_thread(self._preparation.launchers_python, experiment, pool)
+        active = list(self._cluster_state.cache.searches.values())
+        await asyncio.to_thread(self._searches.mark_followed, active, key.experiment, key.trial)
         attempts, committed = await asyncio.to_thread(self._ends.history, key.experiment, key.trial)
         resume, slots = resume_point(attempts, committed), attempts[-1].slots if attempts else None
         beyond = await asyncio.to_thread(self._last_attempt, experiment, key.trial)

@@ -11,10 +11,11 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, TypeVar
 
 from kernel_backend.errors import DaylightError
+from kernel_backend.model import events as e
 from kernel_backend.model.experiment import Experiment
 from kernel_backend.model.reports import StoredReport
 from kernel_backend.model.search.effects import Effect
@@ -25,6 +26,7 @@ from kernel_backend.model.search.records import (
     Exited,
     Extended,
     Failed,
+    Followed,
     Happening,
     Limit,
     LogEntry,
@@ -33,15 +35,17 @@ from kernel_backend.model.search.records import (
     Resume,
     Vacancy,
 )
-from kernel_backend.model.states import EXPERIMENT_ENDED, TRIAL_ENDED
+from kernel_backend.model.states import EXPERIMENT_ENDED, TRIAL_ENDED, Hold, TrialState
 from kernel_backend.model.trial import Failure, Trial
 from kernel_backend.search import settings
 from kernel_backend.search.effects import created, effect, held
+from kernel_backend.search.follower import Follower
 from kernel_backend.search.log import apply_event, replay
 from kernel_backend.search.make import make
 from kernel_backend.search.prior import prior_events
 from kernel_backend.service import warm_start
 from kernel_backend.service.search.custom_process import ClosableProcess, FailedSearchProcess
+from kernel_backend.service.search.followed import FollowedCheckpoints, follows
 from kernel_backend.service.search.state import SearchState, failure_in
 from kernel_backend.service.search.traits import (
     exit_reason,
@@ -71,12 +75,15 @@ class StoredFailure(NamedTuple):
 class Searches:
     """Runner of all searches. Methods may be called from any thread; each search is used by one thread at a time."""
 
-    def __init__(self, store: Store, process: Callable[[Experiment], ClosableProcess]) -> None:
+    def __init__(
+        self, store: Store, process: Callable[[Experiment], ClosableProcess], followed: FollowedCheckpoints
+    ) -> None:
         """Create the runner; `process` returns, for an experiment, the process that is to run its custom search class.
 
-        That process is not started yet when it is returned.
+        That process is not started yet when it is returned. `followed` reads the checkpoints that evaluations measure.
         """
-        self._store, self._process = store, process
+        self._store, self._process, self._followed = store, process, followed
+        self._left = set[int]()  # evaluations whose marks at followed trials are removed
         self._known: dict[int, SearchState] = {}
         self._locks: dict[int, threading.Lock] = {}
         self._errors: dict[int, StoredFailure] = {}
@@ -160,6 +167,38 @@ class Searches:
             if known and known.failed is None:
                 others = [] if is_custom(experiment) else self._paused(experiment, besides=trial)
                 self._happen(experiment, known, Failed(message=unprepared_text(failure)[:SAID]), lambda _: others)
+
+    def mark_followed(self, searches: Iterable[Experiment], experiment: int, trial: int) -> None:
+        """Mark a trial that is about to start as followed by those of the active searches that measure it.
+
+        So each of its checkpoints stays until it is measured.
+        """
+        for each in searches:
+            if each.config.follows and follows(each, experiment, trial):
+                self._followed.mark(each, experiment, trial)
+
+    def leave(self, experiment: Experiment) -> bool:
+        """Return whether a search that is about to end holds nothing of other experiments, such as checkpoints.
+
+        If it does, that is ended in a thread.
+        """
+        if not experiment.config.follows or experiment.number in self._left:
+            return True
+        self._isolated(experiment, self._leave)
+        return False
+
+    def advance_released(self, experiment: Experiment, index: int) -> None:
+        """Advance a trial that has left its slots without a decision of its search, which awaits an evaluation.
+
+        At its target it stays paused until the decision comes; no decision is made meanwhile.
+        """
+        with self._locked(experiment, patient=True):
+            trial = self._store.trial(experiment.number, index)
+            reached = trial.step if experiment.config.steps is not None else trial.epoch + 1e-6
+            waits = trial.until is not None and reached >= trial.until
+            holds = trial.holds | {Hold.SEARCH} if waits else trial.holds
+            event = e.Released(held=bool(holds))
+            self._store.advance_trial(trial.experiment, index, event, time.time(), holds=holds, failures=0)
 
     def forget(self, number: int) -> None:
         """Drop the cached state of an ended search; its log stays in the store. Does not block."""
@@ -262,6 +301,8 @@ class Searches:
         with self._locked(experiment) as known:
             if known is None:
                 return True
+            if isinstance(known.searcher, Follower) and not known.searcher.ended and self._followed.changed(experiment):
+                return True
             heard = self._store.validations(experiment.number, known.heard)
             return bool(heard) or known.failure is not None or self._ended(experiment) != known.looked
 
@@ -298,10 +339,26 @@ class Searches:
         for report in self._store.validations(experiment.number, known.heard):
             self._take_report(experiment, known, report)
             known.heard = report.seq  # also for reports that the search ignores, so that they are not read again
+        self._see_checkpoints(experiment, known)
         self._see_ended(experiment, known)
         if known.failure is not None:
             self._happen(experiment, known, Failed(message=known.failure[:SAID]))
         return known.entries > before
+
+    def _see_checkpoints(self, experiment: Experiment, known: SearchState) -> None:
+        searcher = known.searcher
+        if not isinstance(searcher, Follower) or searcher.ended or experiment.number in self._left:
+            return
+        news = self._followed.news(experiment)
+        for checkpoint in news.checkpoints:
+            if not searcher.knows(checkpoint):
+                self._happen(experiment, known, Followed(checkpoint=checkpoint))
+        if news.ended or not experiment.config.records:
+            self._happen(experiment, known, Followed())
+
+    def _leave(self, experiment: Experiment, known: SearchState) -> None:
+        self._followed.leave(experiment)
+        self._left.add(experiment.number)
 
     def _of(self, experiment: Experiment, ended: bool = False) -> SearchState | None:
         """Return the state of a search, from memory or rebuilt by replaying the search's log.
@@ -368,14 +425,28 @@ class Searches:
         for outline in self._store.outlines(experiment.number):
             if outline.state in TRIAL_ENDED and outline.index not in known.ended:
                 trial = self._store.trial(experiment.number, outline.index)
-                self._happen(experiment, known, Exited(trial=trial.index, reason=exit_reason(trial)))
+                event = self._exit(experiment, trial)
+                if event is not None:
+                    self._happen(experiment, known, event)
         known.looked = count
+
+    def _exit(self, experiment: Experiment, trial: Trial) -> Reported | Exited | None:
+        """Return what the end of a trial is for its search; None if its last value comes from an evaluation."""
+        if experiment.config.follows:
+            value = self._followed.measured(experiment, trial)
+            if value is not None:
+                return Reported(trial=trial.index, unit=1, value=value)
+        elif experiment.config.await_evaluation and trial.state is TrialState.COMPLETED:
+            return None
+        return Exited(trial=trial.index, reason=exit_reason(trial))
 
     def _ended(self, experiment: Experiment) -> int:
         counts = self._store.trial_counts(experiment.number)
         return sum(counts.get(state, 0) for state in TRIAL_ENDED)
 
     def _take_report(self, experiment: Experiment, known: SearchState, report: StoredReport) -> None:
+        if experiment.config.follows:
+            return  # its trials count when they have ended
         unit = settings.unit_of(experiment.config, report)
         value = experiment.config.metric.of(report.metrics)
         if unit is not None and value is not None:

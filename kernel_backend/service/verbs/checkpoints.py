@@ -33,6 +33,7 @@ from kernel_backend.store.base import Store
 ALL = 2**31 - 1  # no limit on the number of experiments
 PIECE = 2**20  # bytes of a part that are read at once
 FALL_BACK = "fall-back"  # reason to retain a checkpoint that a trial may still need
+AWAITED = "awaited"  # reason to retain one that an evaluation has yet to judge
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -208,7 +209,7 @@ class CheckpointVerbs:
     def _described(self, place: Checkpoints, manifest: Manifest, kept: tuple[str, ...]) -> CheckpointInfo:
         problem = self._verified.known(place, manifest)
         found: dict[str, object] = {
-            "metrics": manifest.metrics,
+            "metrics": manifest.validation,
             "verified": "not read" if problem is None else "damaged" if problem else "yes",
             "problem": problem or "",
             "kept": kept,
@@ -225,7 +226,7 @@ class CheckpointVerbs:
     def _at(self, experiment: Experiment, trial: int, step: int | None) -> str:
         self._store.trial(experiment.number, trial)  # raises NotFound
         committed = self._storage.open(experiment.number, trial).committed()
-        found = [manifest.info.model_copy(update={"metrics": manifest.metrics}) for manifest in committed]
+        found = [manifest.info.model_copy(update={"metrics": manifest.validation}) for manifest in committed]
         metric = experiment.config.metric
         selector = best_or_newest(found, metric) if step is None else CheckpointSelector(step=step)
         return choose(found, metric, selector).id
@@ -246,6 +247,8 @@ class CheckpointVerbs:
         self._check_registered(experiment.number, trial, checkpoint)
         if info.pinned:
             raise Conflict(f"{what} is pinned: daylight checkpoint unpin {again}")
+        if AWAITED in info.kept:
+            raise Conflict(f"{what} awaits an evaluation that follows its training: stop that first")
         if FALL_BACK in info.kept or self._resumed(experiment.number, trial, checkpoint):
             raise Conflict(
                 f"{what} is one of those that its trial goes on from, should it run again: "

@@ -133,7 +133,7 @@ class ModelVerbs:
             author=experiment.owner,
             group=experiment.group,
             metric=experiment.config.metric,
-            metrics=manifest.metrics,
+            metrics=manifest.validation,
             guarantee=next(saved_by, None),
             data=next((str(each.value["digest"]) for each in facts if each.name == "delivered"), None),
             who=who.name,

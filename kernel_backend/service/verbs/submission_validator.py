@@ -16,7 +16,7 @@ from kernel_backend.model.labels import edited_tags
 from kernel_backend.model.snapshot import DEFINITION
 from kernel_backend.model.trial import MODEL, WEIGHTS, Beginning, parse_beginning
 from kernel_backend.service import warm_start
-from kernel_backend.service.access import check_not_deleted, may_submit, visible
+from kernel_backend.service.access import changeable, check_not_deleted, may_submit, visible
 from kernel_backend.service.admission import (
     check_elastic,
     check_here,
@@ -192,6 +192,10 @@ class SubmissionValidator:
         source = submission.config.weights_from
         if source is None or source[0].isdecimal():
             return submission, before
+        if submission.config.follows:
+            raise InvalidRequest(
+                f"{source} is one checkpoint: name an experiment or a trial, whose checkpoints these are"
+            )
         version = await self._models.version(who, source)
         trial = f"{version.experiment}.{version.trial}"
         config = submission.config.model_copy(update={"weights_from": trial})
@@ -211,12 +215,18 @@ class SubmissionValidator:
         source = warm_start.weights(config)
         if source is None or source.trial is None or _continues(before):
             return before
-        other = await visible(self._store, who, source.experiment)
+        other = await (changeable if config.follows else visible)(self._store, who, source.experiment)
         check_not_deleted(other)
         if other.config.uses_model:
             used = other.config.weights_from
             raise InvalidRequest(f"#{other.number} has no model of its own: it uses that of {used}")
         named = parse_source(config.weights_from) if config.weights_from else None
+        if config.follows:
+            if named is None or named.step is not None:
+                raise InvalidRequest("an evaluation of checkpoints is of an experiment or a trial, and names no step")
+            if isinstance(named.subject, Reference) and named.subject.trial is not None:
+                await asyncio.to_thread(self._store.trial, source.experiment, source.trial)
+            return None
         if other.config.search is not None and named is not None and named.subject == Reference(source.experiment):
             raise InvalidRequest(f"--from {source.experiment}: it is a search: name a trial of it, {other.number}.1")
         owner = f"{source.experiment}.{source.trial}"

@@ -21,6 +21,7 @@ from kernel_backend.scheduler.explain.explain import explain
 from kernel_backend.scheduler.explain.feasibility import impossible
 from kernel_backend.scheduler.requests import ANY_TRIAL
 from kernel_backend.scheduler.state import ClusterState
+from kernel_backend.service.search.followed import training_of
 from kernel_backend.service.state.cluster_state import ClusterStateManager
 from kernel_backend.service.state.requests import plain_request, pools_of
 from kernel_backend.service.state.start_phases import StartPhases
@@ -99,7 +100,9 @@ class Overviews:
         search = known.experiment.config.search
         default = search.default_trials if search is not None else None
         warnings = tuple(dict.fromkeys(warnings))
-        informational = tuple(map(reader.note, known.informational))
+        evaluated = self._evaluated(known)
+        warnings = (*warnings, *evaluated)
+        informational = (*map(reader.note, known.informational), *evaluated)
         more = {
             "informational": informational,
             "default_trials": default,
@@ -107,6 +110,17 @@ class Overviews:
             "starting": self._starting(known),
         }
         return known.model_copy(update={"wait": wait, "warnings": warnings, **more})
+
+    def _evaluated(self, known: Overview) -> tuple[str, ...]:
+        """Return which evaluation follows a training that awaits one."""
+        number = known.experiment.number
+        if known.ended or not known.experiment.config.await_evaluation:
+            return ()
+        active = self._cluster_state.cache.searches.values()
+        by = [f"#{each.number}" for each in active if each.config.follows and training_of(each).experiment == number]
+        if by:
+            return (f"its validations come from {', '.join(by)}",)
+        return (f"no evaluation follows it yet: daylight evaluate {number} --follow --data DATA",)
 
     def _starting(self, known: Overview) -> str:
         told = self._phases.of(known.attempts[-1].id) if known.attempts else None

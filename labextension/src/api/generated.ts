@@ -654,6 +654,8 @@ export interface components {
             validate_first: boolean;
             /** @default null */
             patience: number | null;
+            /** @default false */
+            await_evaluation: boolean;
             /** @default null */
             loader_workers: number | null;
             /** @default 0 */
@@ -760,6 +762,8 @@ export interface components {
             until: number;
             /** @default null */
             parent: number | null;
+            /** @default null */
+            begins_from: string | null;
         };
         /**
          * Curve
@@ -1036,6 +1040,19 @@ export interface components {
             at: number | ("NaN" | "Infinity" | "-Infinity");
         };
         /**
+         * Followed
+         * @description Event: a training that an evaluation follows has committed `checkpoint`; None: it commits no more.
+         */
+        Followed: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "followed";
+            /** @default null */
+            checkpoint: string | null;
+        };
+        /**
          * Frame
          * @description Frame of the user's own code in a traceback, with the notebook cell from which it comes, if any.
          */
@@ -1165,7 +1182,7 @@ export interface components {
         LogEntry: {
             number: number;
             at: number;
-            event: components["schemas"]["Vacancy"] | components["schemas"]["Reported"] | components["schemas"]["Exited"] | components["schemas"]["ParamsAssigned"] | components["schemas"]["Promoted"] | components["schemas"]["Extended"] | components["schemas"]["Closed"] | components["schemas"]["Failed"];
+            event: components["schemas"]["Vacancy"] | components["schemas"]["Reported"] | components["schemas"]["Exited"] | components["schemas"]["ParamsAssigned"] | components["schemas"]["Promoted"] | components["schemas"]["Followed"] | components["schemas"]["Extended"] | components["schemas"]["Closed"] | components["schemas"]["Failed"];
             /** @default null */
             decision: (components["schemas"]["Create"] | components["schemas"]["Resume"] | components["schemas"]["Continue"] | components["schemas"]["Pause"] | components["schemas"]["Prune"] | components["schemas"]["Complete"]) | null;
         };
@@ -2535,6 +2552,7 @@ export type ExperimentTable = components['schemas']['ExperimentTable'];
 export type Extended = components['schemas']['Extended'];
 export type Failed = components['schemas']['Failed'];
 export type Failure = components['schemas']['Failure'];
+export type Followed = components['schemas']['Followed'];
 export type Frame = components['schemas']['Frame'];
 export type GangNode = components['schemas']['GangNode'];
 export type HeldAllocation = components['schemas']['HeldAllocation'];

@@ -11,6 +11,7 @@ from kernel_backend.definition.options import check_options
 from kernel_backend.definition.parse import parse
 from kernel_backend.errors import InvalidDefinition
 from kernel_backend.model.experiment import Config
+from kernel_backend.model.search.records import Search
 from kernel_backend.spec.assignments import parse_line
 
 SOURCE = """
@@ -110,7 +111,8 @@ def test_what_is_both_given_and_searched_is_refused():
 def test_a_search_needs_a_validation_to_go_by():
     definition = parse(SOURCE.replace("def validation_data(): ...\n", ""))
     with pytest.raises(InvalidDefinition, match="a search goes by the validation, and there is none"):
-        bind_space(definition, {"width": 3}, parse_line(["lr=1e-4..1e-1:log"]).space)
+        check_options(definition, Config(search=Search(method="random")))
+    check_options(definition, Config(search=Search(method="random"), await_evaluation=True))
     assert bind_space(definition, {"width": 3, "lr": 0.1}, parse_line([]).space).params["width"] == 3
 
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from kernel_backend.definition.binding import bind_space, configured
+from kernel_backend.definition.binding import configured
 from kernel_backend.definition.keras.cell import unsaved_draws
 from kernel_backend.definition.options import check_options
 from kernel_backend.definition.parse import parse
 from kernel_backend.errors import InvalidDefinition
 from kernel_backend.model.experiment import Config
-from kernel_backend.model.search.domains import Choices
-from kernel_backend.model.search.space import Parameter, Space
+from kernel_backend.model.search.records import Search
 
 CELL = """\
 import keras
@@ -143,9 +142,8 @@ def test_options_that_keras_code_decides_are_refused_with_what_to_write(given, s
 
 def test_a_search_needs_validation_data():
     definition = parse(CELL.replace("def validation_data", "def held_out"))
-    space = Space(parameters=(Parameter(name="width", domain=Choices(values=(8, 16))),))
     with pytest.raises(InvalidDefinition) as refused:
-        bind_space(definition, {}, space)
+        check_options(definition, Config(search=Search(method="random")))
     assert "a search goes by the validation" in refused.value.message
 
 

@@ -27,6 +27,7 @@ from kernel_backend.scheduler.rules import Rules
 from kernel_backend.scheduler.state import ClusterState, UsageByName
 from kernel_backend.service.checkpoint_copies import CheckpointCopies
 from kernel_backend.service.environments import Preparation
+from kernel_backend.service.search.followed import FollowedCheckpoints
 from kernel_backend.service.search.runner import Searches
 from kernel_backend.service.state.cluster_state import ClusterStateManager
 from kernel_backend.service.state.nodes import MarkedNodes
@@ -70,7 +71,8 @@ class World:
         """Return the cluster state of a restarted service."""
         archive, storage = Archive(self.home / "snapshots"), CheckpointStorage(str(self.home / "checkpoints"))
         preparation = Preparation(archive, SingleWorkspace(self.workspace), lambda pool: None, lambda: None)
-        searches = Searches(self.store, lambda experiment: pytest.fail("nobody searches"))
+        followed = FollowedCheckpoints(self.store, CheckpointStorage("/nowhere"))
+        searches = Searches(self.store, lambda experiment: pytest.fail("nobody searches"), followed)
         asking = RequestBuilder(self.store, searches, preparation, CheckpointCopies(storage, lambda: None))
         rules = Rules(min_run=60.0)
         marked = MarkedNodes(self.store, self.engine, self.quotas, lambda: self.at)  # type: ignore[arg-type]

@@ -10,12 +10,14 @@ from typing import Any
 
 import pytest
 
+from kernel_backend.checkpoints.storage import CheckpointStorage
 from kernel_backend.model import events as e
 from kernel_backend.model.experiment import Config, Experiment
 from kernel_backend.model.reports import Report
 from kernel_backend.model.resources import Share
 from kernel_backend.model.search.records import Exited
 from kernel_backend.model.trial import Attempt
+from kernel_backend.service.search.followed import FollowedCheckpoints
 from kernel_backend.service.search.runner import SAID, Searches
 from kernel_backend.spec.assignments import parse_line
 from kernel_backend.store.base import NewExperiment
@@ -52,7 +54,8 @@ class World:
 
     def __init__(self, folder: Path, **search: Any) -> None:
         self.store, self.mine, self.made = SqlStore(empty_database(folder / "trials.db")), Mine(), list[Mine]()
-        self.searches = Searches(self.store, self._process)
+        followed = FollowedCheckpoints(self.store, CheckpointStorage("/nowhere"))
+        self.searches = Searches(self.store, self._process, followed)
         metric = {"name": "error", "mode": "min"}
         config = Config.model_validate({"epochs": 4, "slots": 1, "metric": metric, "search": search})
         space = parse_line(["lr=1e-4..1e-1:log"]).space

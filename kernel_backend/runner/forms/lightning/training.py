@@ -227,7 +227,7 @@ class LightningTraining:
         trainer, rank, config = self.trainer, self.rank, self.rank.config
         per_epoch = trainer.num_training_batches
         self.per_epoch = None if math.isinf(per_epoch) else int(per_epoch)
-        if config.search is not None and not self.trainer.enable_validation:
+        if config.search_needs_validations and not self.trainer.enable_validation:
             raise InvalidDefinition("a search compares validations: write a validation_step and a val_dataloader")
         refuse_unregistered(self.module, trainer.optimizers)
         self.attributes = Attributes(self._owners(), _ignored())

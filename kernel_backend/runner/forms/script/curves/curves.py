@@ -222,7 +222,7 @@ class Curves:
         metric that the search compares, or that earlier validations had, is missing.
         """
         values, self._epoch = self._epoch, {}
-        metric, searches = self._config.metric, self._config.search is not None
+        metric, searches = self._config.metric, self._config.search_needs_validations
         if metric.name == "loss" and "loss" not in values:
             losses = [name for name in values if _LOSS.search(name) and (searches or not is_training(name))]
             held = [name for name in losses if is_held_out(name)]
