@@ -22,7 +22,7 @@ _DISTRIBUTIONS = {
 _OURS = "daylight"
 _NAMED = 4  # packages that a sentence names
 # Facts that ranks report about the configuration and the machine; others are compared elsewhere.
-_ASKED = ("numerics", "reproducible", "slots", "backend")
+_ASKED = ("numerics", "reproducible", "amp", "slots", "backend")
 _MACHINE = ("device", "cpu", "cpu_capability", "threads", "deterministic", "cuda", "cudnn", "nccl", "driver")
 
 

@@ -134,10 +134,11 @@ def test_a_model_of_each_form_is_measured(world: World, numbers: dict[str, int])
     # At once, to save time.
     made = {form: job.evaluate(data.get(form, (x, y)), batch_size=12, wait=False) for form, job in jobs.items()}
     apart = jobs["keras"].evaluate(rows, slots=2, wait=False)
+    types = {"fp16": torch.float16, "bf16": torch.bfloat16}
     for form, loss in {"functions": "loss", "fsdp2": "loss", "lightning": "val_loss"}.items():
         model: Any = jobs[form].load()
-        with torch.no_grad():
-            output = torch.cat([getattr(model, "net", model)(each) for each in x.split(12)])
+        with torch.no_grad(), torch.autocast("cpu", types[FORMS[form].options["amp"]]):
+            output = torch.cat([getattr(model, "net", model)(each) for each in x.split(12)]).float()
         found = made[form].wait().best()
         assert found[loss] == pytest.approx(float(torch.nn.functional.cross_entropy(output, y)), rel=1e-5)
         if form != "lightning":

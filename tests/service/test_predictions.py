@@ -254,9 +254,15 @@ def test_a_model_is_measured_as_its_training_has_validated_it(world: World, job:
     frame.to_parquet(tmp_path / "x.parquet")
     newest = job.checkpoints()[-1]
     begins = f"{job.number}.1@{newest.step}"
-    other = world.submit(SOURCE, contract=CONTRACT, slots=1, epochs=1, weights_from=begins).experiment.number
+    other = world.submit(
+        SOURCE, contract=CONTRACT, slots=1, epochs=1, weights_from=begins, amp="bf16"
+    ).experiment.number
     assert world.ended(other).state == "completed"
     assert world.overview(other).experiment.begins_from == f"{job.number}.1/{newest.id}:weights"
+    trained = Job(other, job.client)
+    measured = trained.evaluate("validation_data", batch_size=size)  # with the precision of the training
+    assert measured == world.overview(other).trials[0].metrics
+    assert measured["loss"] != float(torch.nn.functional.cross_entropy(torch.from_numpy(trained.predict(x)), y))
     options = ("--data", "x.parquet", "--target", "label", "--batch-size", str(size), "--each-checkpoint")
     said = daylight(world, tmp_path, "evaluate", f"{job.number},{other}", *options)
     _, _, table = said.partition("model ")

@@ -81,6 +81,8 @@ def numerics(device: torch.device, config: Config, size: int, backend: str) -> d
         "deterministic": "yes" if torch.are_deterministic_algorithms_enabled() else "no",
         "reproducible": config.reproducible,
     }
+    if config.amp is not None:
+        facts["amp"] = config.amp
     if config.reproducible != "portable":  # math libraries choose their kernels by the CPU model
         facts["cpu"] = cpu_name()
     if (keras := sys.modules.get("keras")) is not None and keras.backend.backend() == "tensorflow":

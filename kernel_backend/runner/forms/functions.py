@@ -6,12 +6,10 @@ The functions are called to build the training, which is then restored from its 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
-import torch
 from torch import nn
 from torch.amp import GradScaler
 from torch.nn.modules.batchnorm import _BatchNorm
@@ -48,6 +46,7 @@ from kernel_backend.runner.logical_ranks import LogicalRanks
 from kernel_backend.runner.loop.batch_rule import BatchRule
 from kernel_backend.runner.loop.cadence import CadenceTimer
 from kernel_backend.runner.loop.finite import Finite
+from kernel_backend.runner.loop.forward import precision
 from kernel_backend.runner.loop.full_batches import check_shared
 from kernel_backend.runner.loop.judgement import Judgement
 from kernel_backend.runner.loop.loop import train
@@ -60,7 +59,6 @@ from kernel_backend.runner.metrics.whole_set import Metrics
 from kernel_backend.runner.ranks.batch_norm import SharedStatistics, synchronize
 
 _ADVICE = "Look at what metrics() or loss() computes; --on-nan note trains on"
-_TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 class FunctionsTraining:
@@ -226,7 +224,7 @@ def build(rank: RankContext) -> Training:
         metrics=Metrics(metrics, metrics_asks, ranks, device, files=files) if metrics is not None else None,
         metrics_asks=metrics_asks,
         rule=BatchRule(model, functions.takes_whole_batch, functions.leaves_loss_to_model),
-        precision=precision(config, device),
+        precision=precision(config.amp, device),
         train=data,
         validation=batches_of(rank, "validation_data", "validation", filled=strategy.sharded) if validates else None,
         test=batches_of(rank, "test_data", "test", filled=strategy.sharded) if functions.has("test_data") else None,
@@ -338,13 +336,6 @@ def role_line(job: LaunchSpec, loaded: Loaded, role: str) -> str:
     sources = Sources(Path(job.code), Path(job.cwd), loaded.snapshot)
     frame = users_frame(Call(str(Path(job.code) / DEFINITION), line, role), sources)
     return frame.where if frame else f"line {line}"
-
-
-def precision(config: Config, device: torch.device) -> Callable[[], AbstractContextManager[None]]:
-    """Return a function that creates a context for a forward pass: `torch.autocast` with `--amp`, else a no-op."""
-    if config.amp is None:
-        return nullcontext
-    return partial(torch.autocast, device.type, _TYPES[config.amp])
 
 
 def steps_known(config: Config, data: Batches) -> dict[str, int]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -16,6 +18,13 @@ from kernel_backend.runner.timing.clock import CLOCK
 
 if TYPE_CHECKING:
     from kernel_backend.runner.loop.training import Training
+
+_AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}  # types by `--amp`
+
+
+def precision(amp: str | None, device: torch.device) -> Callable[[], AbstractContextManager[None]]:
+    """Return a function that creates a context for a forward pass: `torch.autocast` with `--amp`, else a no-op."""
+    return nullcontext if amp is None else partial(torch.autocast, device.type, _AUTOCAST[amp])
 
 
 def forward(run: Training, model: nn.Module, batch: Batch, epoch: int, augments: bool = False) -> dict[str, Any]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 from kernel_backend.definition.lightning.trainer import KEPT
 from kernel_backend.model.experiment import Config
 
-_PRECISION = {"bf16": "bf16-mixed", "fp16": "16-mixed"}
+PRECISION: dict[str, Literal["bf16-mixed", "16-mixed"]] = {"bf16": "bf16-mixed", "fp16": "16-mixed"}  # by `--amp`
 NEVER = 2**62  # steps between Lightning's own logs
 
 
@@ -23,7 +23,7 @@ def trainer_arguments(given: Mapping[str, Any], config: Config, automatic: bool)
     if given.get("gradient_clip_algorithm", "norm") == "norm":
         found["gradient_clip_val"] = config.clip
     if config.amp is not None:
-        found["precision"] = _PRECISION[config.amp]
+        found["precision"] = PRECISION[config.amp]
     accumulated = int(given.get("accumulate_grad_batches") or 1)
     if config.steps is None:
         found["max_epochs"] = config.epochs

@@ -14,6 +14,7 @@ from kernel_backend.runner.definition.functions import loss_and_logged, parts_of
 from kernel_backend.runner.forms.prediction.inputs import matrix
 from kernel_backend.runner.forms.prediction.model import TrainedModel
 from kernel_backend.runner.loop.batch_rule import BatchRule
+from kernel_backend.runner.loop.forward import precision
 from kernel_backend.runner.loop.objective import label_of
 from kernel_backend.runner.metrics.metric_objects import mapping
 from kernel_backend.runner.metrics.sums import Sums
@@ -69,7 +70,7 @@ def library_measure(rank: RankContext, trained: TrainedModel, model: Any) -> ByL
             f"a model of {trained.form} is evaluated by its own function on one slot: leave out --slots, or write def "
             "evaluate(model, batch) into the file of --with"
         )
-    return lambda batches: own(model, batches)
+    return lambda batches: own(model, batches, trained.amp)
 
 
 def labelled(batch: Any, target: str) -> Any:
@@ -110,6 +111,7 @@ class _ByTraining:
         functions = trained.functions
         self._model, self._ranks, self._sums = model, rank.ranks, Sums()
         self._epoch = int(trained.manifest.epoch)
+        self._precision = precision(trained.amp, rank.device)
         self._rule = BatchRule(model, functions.takes_whole_batch, functions.leaves_loss_to_model)
         self._loss = functions.step_function("loss") if functions.has("loss") else None
         self._steps = {} if self._loss else {role: functions.training_step(role, model) for role in functions.steps}
@@ -123,6 +125,11 @@ class _ByTraining:
             )
 
     def add(self, number: int, batch: Any, rows: int) -> dict[str, float]:
+        with self._precision():
+            return _summed(self._sums, self._values(number, batch, rows), rows, number)
+
+    def _values(self, number: int, batch: Any, rows: int) -> dict[str, Any]:
+        """Return the loss, or what the steps return; add the batch to the metrics."""
         found: dict[str, Any] = {}
         values = {"batch": batch, "epoch": self._epoch, "index": number}
         if self._loss is not None or self._asked & {"output", "target", "input"}:
@@ -139,7 +146,7 @@ class _ByTraining:
                 found |= {label_of(role): result[0], **result[1]}
         if self._metrics is not None:
             self._metrics.add(MetricPart(number, number, rows, values))
-        return _summed(self._sums, found, rows, number)
+        return found
 
     def end_round(self, number: int) -> None:
         if self._metrics is not None:
@@ -147,7 +154,10 @@ class _ByTraining:
 
     def finish(self) -> dict[str, float]:
         means = self._sums.means(self._ranks)
-        return means | (self._metrics.finish() if self._metrics is not None else {})
+        if self._metrics is None:
+            return means
+        with self._precision():
+            return means | self._metrics.finish()
 
 
 def _summed(sums: Sums, values: Mapping[str, Any], rows: int, number: int) -> dict[str, float]:
@@ -173,12 +183,14 @@ def _own_loss(output: Any) -> Any:
     return loss
 
 
-def _lightning(model: Any, batches: Iterator[Any]) -> dict[str, float]:
+def _lightning(model: Any, batches: Iterator[Any], amp: str | None) -> dict[str, float]:
     from kernel_backend.runner.forms.lightning.api import Trainer
+    from kernel_backend.runner.forms.lightning.arguments import PRECISION
 
     trainer = Trainer(
         accelerator="cpu" if model.device.type == "cpu" else "gpu",
         devices=1,
+        precision=None if amp is None else PRECISION[amp],
         logger=False,
         enable_checkpointing=False,
         enable_progress_bar=False,
@@ -189,8 +201,8 @@ def _lightning(model: Any, batches: Iterator[Any]) -> dict[str, float]:
     return {str(name): float(value) for name, value in found.items()}
 
 
-def _keras(model: Any, batches: Iterator[Any]) -> dict[str, float]:
-    from keras import tree
+def _keras(model: Any, batches: Iterator[Any], amp: str | None) -> dict[str, float]:
+    from keras import tree  # whose layers have their own types
 
     arrays = (tree.map_structure(lambda each: each.numpy(), batch) for batch in batches)
     found = model.evaluate(arrays, verbose=0, return_dict=True)

@@ -56,6 +56,11 @@ class TrainedModel:
         return loaded._replace(models=models)
 
     @property
+    def amp(self) -> str | None:
+        """Return the mixed precision of the training, `bf16` or `fp16`; None without `--amp`."""
+        return self.manifest.numerics.get("amp")
+
+    @property
     def form(self) -> str:
         """Return the form of the training, such as `functions`."""
         return self._definition.form
