@@ -172,7 +172,10 @@ def _progress(trial: Trial, overview: Overview) -> str:
     config = overview.experiment.config
     kind, newest = trial.newest
     rows = [(name, number(value)) for name, value in newest.items()]
-    table = rows_html((f"newest {kind}", ""), rows) if rows else ""
+    head = f"newest {kind}"
+    if config.uses_model:
+        head = "so far" if kind == "training" else "all rows"
+    table = rows_html((head, ""), rows) if rows else ""
     if config.as_it_is:
         return table
     line = progress_line(without_values(trial), config)

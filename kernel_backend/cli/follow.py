@@ -9,10 +9,12 @@ from typing import Protocol, TextIO
 from kernel_backend.cli.output import say
 from kernel_backend.client import Client
 from kernel_backend.commands.answer import FAILED, INTERRUPTED, OK
+from kernel_backend.model.experiment import Config
 from kernel_backend.model.stream import Message
 from kernel_backend.model.views.overview import Overview
+from kernel_backend.model.views.throughput import Throughput
 from kernel_backend.printable import harmless
-from kernel_backend.text import failure_text, message_line, newest_text, place_text, state_text
+from kernel_backend.text import failure_text, message_line, newest_text, place_text, state_text, throughput_text
 from kernel_backend.text.terminal import tell
 
 
@@ -111,9 +113,15 @@ class LiveDisplay:
                 self._task,
                 total=trial.total_steps,
                 completed=trial.step,
-                epoch=place_text(trial, config),
-                metrics=harmless(newest_text(trial)),
+                metrics=harmless(newest_text(trial, config)),
             )
+            self.progress.update(self._task, epoch=f"{place_text(trial, config)}  {self._throughput(config)}".rstrip())
+
+    def _throughput(self, config: Config) -> str:
+        """Return how fast rows are done; "" for trainings, and if it is not known yet."""
+        (task,) = self.progress.tasks
+        known = config.uses_model and task.speed and task.time_remaining is not None and not task.finished
+        return throughput_text(Throughput(task.speed or 0.0, task.time_remaining or 0.0)) if known else ""
 
     def say(self, line: str) -> None:
         """Print a line above the progress bar."""

@@ -28,6 +28,7 @@ from kernel_backend.commands.answer import (
 )
 from kernel_backend.model.facts import known
 from kernel_backend.model.views.overview import Overview
+from kernel_backend.model.views.throughput import throughput_of
 from kernel_backend.printable import harmless
 from kernel_backend.text import (
     attempt_lines,
@@ -38,6 +39,7 @@ from kernel_backend.text import (
     progress_line,
     result_text,
     search_text,
+    throughput_text,
     without_values,
 )
 from kernel_backend.text.compare import diff_lines
@@ -136,7 +138,10 @@ class Terminal:
         number, front = card.overview.experiment.number, card.overview.front
         facts = card.client.facts(number, front.index if front else 1)
         given = provenance_line(known(facts), card.client.source(number)[1])
-        tell("\n".join(_card(card.overview, given, card.failures)))
+        throughput = None
+        if card.overview.experiment.config.uses_model and not card.overview.ended:
+            throughput = throughput_of(card.overview, card.client.curves(number).curves, time.time())
+        tell("\n".join(_card(card.overview, given, card.failures, throughput_text(throughput))))
 
     def started(self, started: Started) -> None:
         """Print one line about a new experiment, or with `--quiet` only its number."""
@@ -163,10 +168,11 @@ _RENDERERS: dict[type[Shown], Callable[[Terminal, Any], None]] = {
 }
 
 
-def _card(overview: Overview, given: str, failures: bool) -> list[str]:
+def _card(overview: Overview, given: str, failures: bool, throughput: str) -> list[str]:
     """Return the lines that describe an experiment and its trials, with the messages of failures if `failures` is set.
 
     `given` is the line about the data that the training has read (see `provenance_line`); it is put among the others.
+    `throughput` is how fast it goes, if that is known.
     """
     experiment = overview.experiment
     origin = experiment.rerun_of
@@ -180,7 +186,10 @@ def _card(overview: Overview, given: str, failures: bool) -> list[str]:
     lines = [head_text(overview, time.time()), *(f"  {line}" for line in said)]
     best = [overview.front] if overview.front else []
     for trial in map(without_values, best) if searched else overview.trials:
-        lines += [f"  {params_text(trial.params)}".rstrip(), f"  {progress_line(trial, experiment.config)}"]
+        lines += [
+            f"  {params_text(trial.params)}".rstrip(),
+            f"  {progress_line(trial, experiment.config)}  {throughput}".rstrip(),
+        ]
         if trial.failure and failures and trial.state == "failed":
             lines += [f"  {line}" for line in failure_text(trial.failure).splitlines()]
     lines += [f"  note: {warning}" for warning in overview.warnings]

@@ -19,6 +19,7 @@ from kernel_backend.model.views.result import newest_text as newest_text
 from kernel_backend.model.views.result import number as number
 from kernel_backend.model.views.result import result_text as result_text
 from kernel_backend.model.views.starting import duration as duration
+from kernel_backend.model.views.throughput import Throughput
 from kernel_backend.text.dates import started_text
 
 FEW_NODES = 4  # whose names are shown
@@ -105,6 +106,21 @@ def place_text(trial: Trial, config: Config) -> str:
     return f"row {trial.step}" + (f" of {trial.total_steps}" if trial.total_steps else "")
 
 
+def throughput_text(throughput: Throughput | None) -> str:
+    """Format how fast rows are done, and the time that is left; "" if it is not known.
+
+    Examples
+    --------
+    >>> throughput_text(Throughput(per_second=1234.5, left=9.2))
+    '1230 rows/s  about 9.2 s left'
+    """
+    return (
+        ""
+        if throughput is None
+        else f"{number(float(f'{throughput.per_second:.3g}'))} rows/s  about {duration(throughput.left)} left"
+    )
+
+
 def reference(trial: Trial) -> str:
     """Format a reference to a trial: `#12.3`, but `#12` for the first trial."""
     return f"#{trial.experiment}" if trial.index == 1 else f"#{trial.id}"
@@ -117,7 +133,7 @@ def progress_line(trial: Trial, config: Config, report: StoredReport | None = No
     since they are not known; so are steps, except for a command that reports them. Predictions count rows.
     """
     epoch, step = (report.epoch, report.step) if report else (trial.epoch, trial.step)
-    values = metrics_text(report.metrics) if report else newest_text(trial)
+    values = metrics_text(report.metrics) if report else newest_text(trial, config)
     taken = [f"step {step}"] if config.form == "command" and step else []
     if config.uses_model:
         taken = [place_text(trial, config)]

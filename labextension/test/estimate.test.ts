@@ -2,7 +2,7 @@
 
 import type { Curve, Overview, StoredReport, Trial } from '../src/api/types';
 import { LiveCurves } from '../src/model/curves';
-import { secondsLeft } from '../src/model/estimate';
+import { throughputOf } from '../src/model/estimate';
 import { attempt, overview, report, trial } from './fakes';
 
 /** Reports of steps `from` to `until`, one each `perStep` seconds, the first at `at`. */
@@ -20,6 +20,8 @@ function drawn(reports: StoredReport[]): readonly Curve[] {
 function running(fields: Partial<Trial> = {}, attempts = [attempt()]): Overview {
   return overview({ trials: [trial({ total_steps: 1000, ...fields })], attempts });
 }
+
+const secondsLeft = (...args: Parameters<typeof throughputOf>): number | null => throughputOf(...args)?.left ?? null;
 
 test('steps that are left, at the pace of late', () => {
   expect(secondsLeft(running(), drawn(steps(1, 100, 110)), 209)).toBeCloseTo(900);

@@ -137,11 +137,9 @@ describe('the filter', () => {
     expect(problem('widht=64')).toBe(
       'No hyperparameter and no metric is called widht: there are lr, loss, time, number.'
     );
-    expect(problem('lr <')).toBe('lr < lacks a value: write for example lr < 0.01.');
+    expect(problem('lr <')).toBe('lr < lacks a value, such as 0.01.');
     expect(problem('lr < small')).toBe('small is no number: lr < takes one.');
-    expect(problem('user:ada')).toBe(
-      'Before a colon there is tag, state or notebook, as in tag:baseline, and not user.'
-    );
+    expect(problem('user:ada')).toBe('Before a colon stands tag, state or notebook, not user.');
     expect(problem('state:sleepy')).toMatch(/^No state is called sleepy: there are running, queued/);
     expect(problem('< 3')).toMatch(/^< has no name before it/);
     const { matches } = filterIn('lr < 0.01 widht=64', ['lr']);

@@ -23,11 +23,14 @@ def metrics_text(metrics: Mapping[str, float]) -> str:
     return "  ".join(f"{name} {number(value)}" for name, value in ordered)
 
 
-def newest_text(trial: Trial) -> str:
-    """Format a trial's newest validation metrics; before the first validation, its newest `training loss 0.412`."""
+def newest_text(trial: Trial, config: Config) -> str:
+    """Format a trial's newest validation metrics; before the first validation, its newest `training loss 0.412`.
+
+    What uses a model trains nothing: there the values of the rows so far are `loss 0.412`.
+    """
     kind, metrics = trial.newest
     text = metrics_text(metrics)
-    return f"training {text}" if text and kind == "training" else text
+    return f"training {text}" if text and kind == "training" and not config.uses_model else text
 
 
 def result_text(overview: Overview) -> str:
@@ -38,7 +41,7 @@ def result_text(overview: Overview) -> str:
     """
     trial, config = overview.front, overview.experiment.config
     if trial is None or trial.best is None or config.form == "evaluation":
-        return newest_text(trial) if trial else ""
+        return newest_text(trial, config) if trial else ""
     which = [f"trial {trial.id}"] if config.search is not None else []
     best = f"{config.metric.name} {number(trial.best.value)} best"
     said = ", ".join([best, *which, *_place(trial.best, config)])

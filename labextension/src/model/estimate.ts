@@ -1,7 +1,7 @@
 /** Estimate the remaining time of a running trial from the recent durations of its steps. */
 
 import type { Attempt, Curve, Overview, Trial } from '../api/types';
-import { checkpointStep } from './text';
+import { checkpointStep, type Throughput } from './text';
 
 const LATELY_S = 60; // the speed is measured over at least this time, and at least the last quarter of the attempt
 const LATELY_PART = 0.25;
@@ -18,25 +18,29 @@ interface StepRate {
 }
 
 /**
- * Return the seconds until a trial has taken its last step; null if it is not running, or has reported too little.
+ * Return how fast a trial is, and when it has taken its last step; null if it is not running, or has reported too little.
  *
  * A new attempt is assumed to be as fast as the previous one, from the step at which it resumes: it repeats steps that
  * were reported already, and reports nothing meanwhile. `now` is in seconds since the epoch.
  */
-export function secondsLeft(overview: Overview, curves: readonly Curve[], now: number, index = 1): number | null {
+export function throughputOf(overview: Overview, curves: readonly Curve[], now: number, index = 1): Throughput | null {
   const trial = overview.trials.find(each => each.index === index);
   const total = trial?.total_steps ?? null;
   if (trial?.state !== 'running' || total === null) {
     return null;
   }
-  const [newest, ...older] = overview.attempts.filter(attempt => attempt.trial === index).reverse();
-  const marks = marksOf(curves);
-  const rate = newest && rateOf(newest, Infinity, marks);
-  if (newest && rate) {
-    return goingOn(rate, total, now);
+  const attempts = overview.attempts.filter(attempt => attempt.trial === index).reverse();
+  const [marks, newest] = [marksOf(curves), attempts[0]];
+  let until = Infinity;
+  for (const attempt of attempts) {
+    const rate = rateOf(attempt, until, marks);
+    if (rate && newest) {
+      const left = attempt === newest ? goingOn(rate, total, now) : goingOnAgain(newest, rate, trial, total, now);
+      return { perSecond: 1 / rate.perStep, left };
+    }
+    until = attempt.created_at;
   }
-  const before = rateBefore(newest, older, marks);
-  return newest && before ? goingOnAgain(newest, before, trial, total, now) : null;
+  return null;
 }
 
 /**
@@ -56,18 +60,6 @@ function goingOnAgain(newest: Attempt, before: StepRate, trial: Trial, total: nu
   const whole = (total - checkpointStep(newest.resume_from)) * before.perStep;
   const least = (total - trial.step) * before.perStep;
   return Math.max(whole - Math.max(0, now - newest.created_at), least);
-}
-
-function rateBefore(newest: Attempt | undefined, older: readonly Attempt[], marks: readonly Mark[]): StepRate | null {
-  let until = newest?.created_at ?? 0;
-  for (const attempt of older) {
-    const rate = rateOf(attempt, until, marks);
-    if (rate) {
-      return rate;
-    }
-    until = attempt.created_at;
-  }
-  return null;
 }
 
 /** Return the speed of an attempt over its newest reports before the time `until`; null with fewer than two. */

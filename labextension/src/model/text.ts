@@ -88,11 +88,11 @@ export function newestOf(trial: Trial): [Kind, Metrics] {
   return Object.keys(trial.metrics).length > 0 ? ['validation', trial.metrics] : ['training', trial.training];
 }
 
-/** Format the newest validation values; `training loss 0.412` if there is no validation. */
-export function newestText(trial: Trial): string {
+/** Format the newest validation values; `training loss 0.412` if there is no validation of a training. */
+export function newestText(trial: Trial, config: Config): string {
   const [kind, metrics] = newestOf(trial);
   const text = metricsText(metrics);
-  return text && kind === 'training' ? `training ${text}` : text;
+  return text && kind === 'training' && !usesModel(config) ? `training ${text}` : text;
 }
 
 /**
@@ -104,7 +104,7 @@ export function resultText(overview: Overview): string {
   const trial = frontOf(overview);
   const { config } = overview.experiment;
   if (!trial?.best || config.form === 'evaluation') {
-    return trial ? newestText(trial) : '';
+    return trial ? newestText(trial, config) : '';
   }
   const { metric, search } = config;
   const best = `${metric.name} ${number(trial.best.value)} best`;
@@ -243,7 +243,7 @@ export function runsAsItIs(config: Config): boolean {
  */
 export function progressLine(trial: Trial, config: Config, report: StoredReport | null = null): string {
   const { epoch, step } = report ?? trial;
-  const values = report ? metricsText(report.metrics) : newestText(trial);
+  const values = report ? metricsText(report.metrics) : newestText(trial, config);
   // Code that is run unchanged has no epochs.
   const steps = config.form === 'command' && step ? [`step ${step}`] : [];
   const taken = runsAsItIs(config) ? steps : reachedOf(trial, config, epoch, step);
@@ -251,17 +251,32 @@ export function progressLine(trial: Trial, config: Config, report: StoredReport 
   return parts.filter(part => part).join('  ');
 }
 
+/** Return whether a trained model predicts rows, or is measured on them: nothing is trained. */
+export function usesModel(config: Config): boolean {
+  return /^(pred|eval)/.test(config.form);
+}
+
 /** Return epoch and step; what uses a model has rows, and always says of how many. */
 function reachedOf(trial: Trial, config: Config, epoch: number, step: number, total = false): string[] {
-  const rows = /^(pred|eval)/.test(config.form);
+  const rows = usesModel(config);
   const of = trial.total_steps && (total || rows) ? ` of ${trial.total_steps}` : '';
   return rows ? [`row ${step}${of}`] : [epochText(epoch, knownEpochs(config)), `step ${step}${of}`];
 }
 
-/** Format `epoch 3/10  step 141 of 470  about 2 min 05 s left`; `left` is the result of `secondsLeft`. */
-export function progressText(trial: Trial, config: Config, left: number | null): string {
+/** Steps a second, and the seconds until the last one. */
+export interface Throughput {
+  readonly perSecond: number;
+  readonly left: number;
+}
+
+/** Format `epoch 3/10  step 141 of 470  about 2 min 05 s left`, or `row 64 of 96  12 rows/s  about 2.7 s left`. */
+export function progressText(trial: Trial, config: Config, throughput: Throughput | null): string {
   const parts = reachedOf(trial, config, trial.epoch, trial.step, true);
-  return [...parts, ...(left === null ? [] : [`about ${duration(left)} left`])].join('  ');
+  if (throughput) {
+    const speed = `${number(Number(throughput.perSecond.toPrecision(3)))} rows/s`;
+    parts.push(...(usesModel(config) ? [speed] : []), `about ${duration(throughput.left)} left`);
+  }
+  return parts.join('  ');
 }
 
 /** Format the location of a frame: `cell [4] line 3` or `helpers.py line 12`. */

@@ -2,21 +2,26 @@
 
 import type { Split, Times } from '../api/types';
 
-export const LABELS = {
+export const PARTS = [
+  'data',
+  'transfer',
+  'forward',
+  'backward',
+  'communication',
+  'optimizer',
+  'checkpoint',
+  'validation',
+  'stall'
+] as const;
+
+export type Part = (typeof PARTS)[number];
+
+/** Labels of parts that are not called as in the service. */
+const LABELS: Partial<Record<Part, string>> = {
   data: 'waiting for data',
   transfer: 'copy to the device',
-  forward: 'forward',
-  backward: 'backward',
-  communication: 'communication',
-  optimizer: 'optimizer',
-  checkpoint: 'checkpoint',
-  validation: 'validation',
   stall: 'other'
-} as const;
-
-export type Part = keyof typeof LABELS;
-
-export const PARTS = Object.keys(LABELS) as Part[];
+};
 
 /** A bar: its name, and the fraction of each part, from 0 to 1, in the order of `PARTS`. */
 export interface Bar {
@@ -54,5 +59,5 @@ export function percent(share: number): string {
 /** Return the parts of at least half a percent, with their shares as text. */
 export function partTexts(bar: Bar): Map<Part, string> {
   const shown = [...bar.shares].filter(([, share]) => share >= 0.005);
-  return new Map(shown.map(([part, share]) => [part, `${LABELS[part]} ${percent(share)}`]));
+  return new Map(shown.map(([part, share]) => [part, `${LABELS[part] ?? part} ${percent(share)}`]));
 }

@@ -14,7 +14,7 @@ import { PageSource } from './source';
 import { ownToken } from './token';
 
 const CLUSTER = '../';
-const HIDDEN = 'It may have been deleted for good, or it is an experiment that you may not see.';
+const HIDDEN = 'It was deleted for good, or it is an experiment that you may not see.';
 
 class ExperimentPage {
   private readonly _frame: PageFrame;

@@ -7,7 +7,7 @@ import { linksIn } from './links';
 import type { Links } from './links';
 import type { PageSource } from './source';
 
-const TOKENLESS = 'Its address alone does not sign you in. On the machine of the service, open it by: daylight open';
+const TOKENLESS = 'Its address alone does not sign you in: on the machine of the service, run daylight open';
 
 export class PageFrame {
   private readonly _hub: boolean; // which signs users in

@@ -5,7 +5,7 @@ import type { ActionBody, Query, Source } from '../service/source';
 
 const PATIENCE_MS = 15_000;
 const LONG_MS = 24 * 3600_000; // for a file, which may be large
-const NO_ANSWER = 'nothing answers at this address: the service, JupyterHub, or the way to it is away';
+const NO_ANSWER = 'nothing answers here: the service, JupyterHub or the network is away';
 const NO_SERVICE = "JupyterHub answers, Daylight's service does not";
 const LOGGED_OUT = 'you are logged out: reload the page to log in again';
 

@@ -19,9 +19,9 @@ export function titleOf(by: SpendingReport['by']): string {
 export function columnsOf({ by, total }: SpendingReport): Column[] {
   const numbers: Omit<Column, 'number'>[] = [
     { title: 'Slot-hours' },
-    { title: 'Repeated (h)', hint: 'Slot-hours of steps that were taken again after a fault' },
-    { title: 'Waiting (h)', hint: 'Slot-hours without training: starting, waiting for a decision of a search' },
-    { title: 'Pruned (h)', hint: 'Slot-hours of trials that their search has pruned' },
+    { title: 'Repeated (h)', hint: 'Slot-hours of steps taken again after a fault' },
+    { title: 'Waiting (h)', hint: 'Slot-hours without training: starts, and waits for a search' },
+    { title: 'Pruned (h)', hint: 'Slot-hours of pruned trials' },
     { title: 'kWh' },
     ...(total.cost === null ? [] : [{ title: 'Cost' }])
   ];

@@ -195,7 +195,7 @@ export class Commands {
   private _labelled(): CommandRegistry.ICommandOptions {
     return {
       label: args => (args.pointed ? 'Edit…' : this._label('Edit', true)),
-      caption: 'Change the name, the tags and the note of an experiment',
+      caption: 'Change name, tags and note of an experiment',
       icon: editIcon,
       isEnabled: args => this._isThere(args),
       execute: async args => {
@@ -240,7 +240,7 @@ export class Commands {
   private _browse(): CommandRegistry.ICommandOptions {
     return {
       label: args => (args.pointed ? 'Open in the Browser' : this._label('Open in the Browser')),
-      caption: 'Open the page of the experiment, whose address can be sent to others',
+      caption: 'Open the page of the experiment, to share its address',
       icon: launchIcon,
       isEnabled: args => this._isThere(args),
       isVisible: () => this._parts.experiments.address !== '',

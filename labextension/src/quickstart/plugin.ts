@@ -27,7 +27,7 @@ export function addQuickstart(app: JupyterFrontEnd, { launcher, palette, browser
   const source = new LabSource(serverSettings);
   app.commands.addCommand(QUICKSTART, {
     label: 'Quickstart Notebook',
-    caption: 'Open a copy of the notebook that trains, kills a worker and goes on',
+    caption: 'Open a notebook that trains, kills a worker and goes on',
     icon: sunIcon,
     execute: async args => {
       const folder = typeof args.cwd === 'string' ? args.cwd : (browser?.model.path ?? '');

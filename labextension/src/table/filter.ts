@@ -32,10 +32,10 @@ function compared(name: string, sign: string, text: string, names: readonly stri
   const known = [...names, 'time', 'number'];
   if (!known.includes(name)) {
     const there = known.slice(0, NAMED).join(', ');
-    return `No hyperparameter and no metric is called ${name}: there ${known.length > NAMED ? 'are for example' : 'are'} ${there}.`;
+    return `No hyperparameter and no metric is called ${name}: there are ${there}${known.length > NAMED ? ' and others' : ''}.`;
   }
   if (text === '') {
-    return `${name} ${sign} lacks a value: write for example ${name} ${sign} 0.01.`;
+    return `${name} ${sign} lacks a value, such as 0.01.`;
   }
   const wanted = numberIn(text, name);
   if (Number.isNaN(wanted) && !sign.endsWith('=')) {
@@ -80,7 +80,7 @@ function keyed(key: string, word: string): Test | string {
     case 'notebook':
       return row => (row.notebook ?? '').toLowerCase().includes(small);
     default:
-      return `Before a colon there is tag, state or notebook, as in tag:baseline, and not ${key}.`;
+      return `Before a colon stands tag, state or notebook, not ${key}.`;
   }
 }
 

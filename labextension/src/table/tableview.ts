@@ -18,6 +18,7 @@ import type { Act } from '../service/watch';
 import { button, changes, h, keepKeys, setAttribute, setText, show } from '../view/dom';
 import { download } from '../view/download';
 import { Frame } from '../view/frame';
+import { DELETE } from '../view/question';
 import { type RowView, SortedTable } from '../view/sortedtable';
 import { columnsOf, csvOf, namesIn, sorted, type TableColumn, widthsOf } from './columns';
 import { filterIn } from './filter';
@@ -295,7 +296,7 @@ export class TableView {
       throw new Error('None of these has ended: stop them first.');
     }
     const stay = left ? `${counted(left)} that ${left === 1 ? 'has' : 'have'} not ended will stay. ` : '';
-    const text = `${stay}For a day this can be undone; then checkpoints, logs and curves are gone.`;
+    const text = stay + DELETE.text;
     const what = counted(numbers.length);
     if (await isSure(`Delete ${what}?`, { text, keep: 'Keep', act: 'Delete' })) {
       await this._each(numbers, 'delete');

@@ -1,7 +1,7 @@
 /** Curves of one experiment: a figure per metric, below a toolbar. */
 
 import { ended } from '../model/overview';
-import { runsAsItIs } from '../model/text';
+import { runsAsItIs, usesModel } from '../model/text';
 import type { Look } from '../service/watch';
 import { h, setText, show } from './dom';
 import { failureOf } from './failure';
@@ -56,7 +56,13 @@ export class Curves {
 
   private _plan(): void {
     if (this._look) {
-      const { settings } = this._toolbar;
+      const { overview } = this._look;
+      const rows = overview !== null && usesModel(overview.experiment.config);
+      show(this._toolbar.root.children[0] as HTMLElement, !rows); // there is only one axis
+      let { settings } = this._toolbar;
+      if (rows && settings.axis !== 'row') {
+        this._toolbar.settings = settings = { ...settings, axis: 'row' };
+      }
       this._plots.update(alone(this._look, settings), settings.axis);
     }
   }

@@ -51,7 +51,7 @@ function highest(curve: Curve): number {
 
 /** Format a position on the axis: `epoch 3.2`, `step 141`, `2:05`. */
 export function placeText(x: number, axis: Axis): string {
-  return axis === 'time' ? secondsText(x, 1) : `${axis} ${axis === 'step' ? x : roundedEpoch(x)}`;
+  return axis === 'time' ? secondsText(x, 1) : `${axis} ${roundedEpoch(x)}`;
 }
 
 function roundedEpoch(epoch: number): string {
@@ -83,7 +83,7 @@ function bestText({ best, x, mean }: Line, axis: Axis): string {
     return best === null ? '' : 'best';
   }
   const at = x[best.index] ?? 0;
-  return `best ${number(best.value)} @ ${axis === 'epoch' ? roundedEpoch(at) : axis === 'step' ? at : secondsText(at, 1)}`;
+  return `best ${number(best.value)} @ ${axis === 'time' ? secondsText(at, 1) : roundedEpoch(at)}`;
 }
 
 /** Format the drawn value and, in brackets, the reported one if it differs, and a note. */

@@ -112,7 +112,7 @@ function bestPoint(values: Column, mode: Metric['mode']): BestPoint | null {
 
 /** Return the positions of a curve's points on an axis. */
 export function along(curve: Curve, axis: Axis, origin: number): readonly number[] {
-  return axis === 'time' ? curve.at.map(at => Math.max(0, at - origin)) : curve[axis];
+  return axis === 'time' ? curve.at.map(at => Math.max(0, at - origin)) : curve[axis === 'epoch' ? axis : 'step'];
 }
 
 /** Return the indices of points with values that cannot be drawn: not finite, or too large. */

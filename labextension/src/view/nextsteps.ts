@@ -53,7 +53,7 @@ export class NextSteps {
       this._copy(`%dl export ${number} --model model-${number}`);
     };
     this._export = button('Copy export command', exported);
-    setAttribute(this._export, 'title', 'Copy the command that writes the model as a folder of its own');
+    setAttribute(this._export, 'title', 'Copy the command that exports the model');
     show(this._naming, false);
     const head = heads(['trial', 'step', 'epoch', 'size', 'download', 'kept as']);
     this._fold = h(
@@ -117,7 +117,7 @@ export class NextSteps {
       const { number, overview } = this._watch.look;
       const best = overview && bestCheckpoint(await this._checkpoints(), overview.experiment.config.metric);
       if (!best) {
-        throw new Error(`No checkpoint has a value of the metric: %dl register ${number} --latest takes the newest.`);
+        throw new Error(`No checkpoint has the metric: %dl register ${number} --latest takes the newest.`);
       }
       const [, owner = '', name = ''] = /^(?:(.*)\/)?(.*)$/.exec(this._name.value.trim()) ?? [];
       const made = (await this._watch.post(`/checkpoints/${best.trial}/${best.id}/register`, {

@@ -11,7 +11,7 @@ import { Polling } from './search/polling';
 const STEPS = 10; // as in `daylight profile 12 --steps 10`
 const EVERY_MS = 1500;
 const RECORDING = `Recording ${STEPS} steps: what they took is shown here in a moment.`;
-const NONE = 'No trace has been recorded: record one while the training runs.';
+const NONE = 'No trace has been recorded: record one while it trains.';
 
 export class Operations {
   private readonly _record = button(`Record ${STEPS} steps`, () => void this._request());

@@ -5,7 +5,7 @@ import { button, h, setText, show } from './dom';
 
 const LOADING = 'Loading\u2026';
 const FAILED =
-  'This part of Daylight could not be loaded: are the network and the Jupyter server there? ' +
+  'This part of Daylight could not be loaded: is the Jupyter server there? ' +
   'If Daylight was updated, reload the page.';
 
 export class PartNotice {

@@ -9,10 +9,12 @@ import type { Theme } from './theme';
 import { logRange, logTicks, logTickText, plainRange, SECONDS, secondsText, tickText, within } from './ticks';
 import type { Span } from './zoom';
 
-const WHOLE = Array.from({ length: 12 }, (_, power) => [1, 2, 5].map(digit => digit * 10 ** power)).flat();
+const ROUND = Array.from({ length: 14 }, (_, power) => [1, 2, 5].map(digit => digit * 10 ** (power - 2))).flat();
+const WHOLE = ROUND.slice(6);
 const INCREMENTS: Record<Axis, number[]> = {
-  epoch: [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, ...WHOLE],
+  epoch: ROUND,
   step: WHOLE,
+  row: WHOLE,
   time: SECONDS
 };
 

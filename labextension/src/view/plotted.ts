@@ -9,6 +9,7 @@ import type { ViewSettings } from './settings';
 
 const COLOURS = ['one', 'two', 'three', 'four', 'five', 'six', 'seven', 'eight'];
 const SHADES = ['', ' deep', ' pale']; // as in `cssColour`
+const ROWS = { training: 'so far', validation: 'all rows' }; // labels of values over rows
 const NOT_POSITIVE = 'no log axis here: there are values of zero or less';
 
 /** Plot of one metric, created by `make` when it is drawn; `from` are its inputs, to recognise unchanged plots. */
@@ -26,7 +27,8 @@ export function alone(look: Look, settings: ViewSettings): Plotted[] {
     from: [settings, origin, ...curves],
     make: () =>
       plot(curves, settings, curve => {
-        const line = { label: curve.kind, colour: curve.kind, mode: curveMode(curve, look) };
+        const label = settings.axis === 'row' ? ROWS[curve.kind] : curve.kind;
+        const line = { label, colour: curve.kind, mode: curveMode(curve, look) };
         return linesOf(curve, line, settings, origin);
       })
   }));

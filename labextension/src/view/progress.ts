@@ -1,7 +1,7 @@
 /** Progress of a training as a bar and as text. */
 
 import type { Overview, Trial } from '../api/types';
-import { secondsLeft } from '../model/estimate';
+import { throughputOf } from '../model/estimate';
 import { frontOf } from '../model/overview';
 import { knownEpochs, progressText, resultText, runsAsItIs } from '../model/text';
 import type { Look } from '../service/watch';
@@ -32,9 +32,9 @@ export class Progress {
   private _write(look: Look, overview: Overview, trial: Trial): void {
     const { config } = overview.experiment;
     const measured = !runsAsItIs(config); // the length of code that is run unchanged is unknown
-    const left = look.connection === 'live' ? secondsLeft(overview, look.curves, Date.now() / 1000) : null;
+    const throughput = look.connection === 'live' ? throughputOf(overview, look.curves, Date.now() / 1000) : null;
     const share = measured ? shareDone(trial, knownEpochs(config)) : null;
-    setText(this._text, measured ? progressText(trial, config, left) : '');
+    setText(this._text, measured ? progressText(trial, config, throughput) : '');
     setText(this._result, resultText(overview));
     show(this._bar, share !== null);
     if (share !== null) {

@@ -16,7 +16,7 @@ export const STOP: QuestionText = {
 };
 
 export const DELETE: QuestionText = {
-  text: 'For a day this can be undone; then its checkpoints, logs and curves are gone.',
+  text: 'For a day this can be undone; then checkpoints, logs and curves are gone.',
   keep: 'Keep it',
   act: 'Delete it'
 };

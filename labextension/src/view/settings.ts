@@ -1,6 +1,6 @@
 /** The user's settings of curves. */
 
-export type Axis = 'epoch' | 'step' | 'time';
+export type Axis = 'epoch' | 'step' | 'time' | 'row'; // rows are the steps of what uses a model
 export const AXES: readonly Axis[] = ['epoch', 'step', 'time'];
 
 export interface ViewSettings {

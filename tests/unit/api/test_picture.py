@@ -18,7 +18,7 @@ from kernel_backend.model.views.overview import Overview, Wait
 from tests.support.builders import trial
 
 
-def overview(name: str = "digits", wait: Wait | None = None) -> Overview:
+def overview(name: str = "digits", wait: Wait | None = None, config: Config | None = None) -> Overview:
     experiment = Experiment(
         number=12,
         name=name,
@@ -26,7 +26,7 @@ def overview(name: str = "digits", wait: Wait | None = None) -> Overview:
         owner="ada",
         group="lab",
         snapshot="0" * 64,
-        config=Config(epochs=10),
+        config=config or Config(epochs=10),
         params={},
         python="python",
         cwd="/",
@@ -104,3 +104,11 @@ def test_the_loss_of_each_training_step_has_a_panel() -> None:
     two = [report(n, disc_loss=1 / n, gen_loss=0.5, right=0.5) for n in range(1, 9)]
     assert draw(overview(), curves(one)) == draw(overview(), curves(other))
     assert draw(overview(), curves(one)) != draw(overview(), curves(two))
+
+
+def test_what_uses_a_model_is_drawn_over_its_rows() -> None:
+    reports = [report(n, loss=1 / n) for n in range(1, 9)]
+    moved = [each.model_copy(update={"epoch": 2 * each.epoch}) for each in reports]
+    rows = overview(config=Config(form="evaluation"))
+    assert draw(rows, curves(reports)) == draw(rows, curves(moved))
+    assert draw(overview(), curves(reports)) != draw(overview(), curves(moved))

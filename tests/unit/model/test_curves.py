@@ -11,7 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernel_backend.model.reports import Kind
+from kernel_backend.model.states import TrialState
 from kernel_backend.model.views.curves import LARGEST, Curve, Curves, ReportedValues, gather, join, thin, trainings
+from kernel_backend.model.views.throughput import throughput_of
+from tests.support.builders import attempt, trial
+from tests.unit.text.test_text import overview
 
 Row = tuple[Kind, int, dict[str, float]]  # the epoch of a step is a hundredth of it, and it is told at a tenth
 
@@ -174,3 +178,18 @@ def test_a_point_stands_for_one_training_and_a_later_training_begins_a_new_one(p
 def test_epochs_in_disorder_are_no_trainings() -> None:
     disorder = gather([("training", step, -float(step), 0.0, {"loss": 1.0}) for step in range(1, 101)], 1)
     assert len(loss(disorder, 10).size) == 10
+
+
+def test_a_pace_is_that_of_the_newest_attempt_of_late() -> None:
+    rows = thin(
+        1, gather([("training", 10 * at, 0.0, float(at), {"rows": 1}) for at in range(101, 201)], 0), 400
+    ).curves
+    running = trial(TrialState.RUNNING, experiment=12, total_steps=3000)
+    shown = overview(running, attempts=(attempt(created_at=100.0),))
+    assert throughput_of(shown, rows, 200.0) == (10.0, 100.0)
+    assert throughput_of(shown, rows, 205.0) == (10.0, 95.0)
+    again = overview(running, attempts=(attempt(created_at=100.0), attempt(number=2, created_at=250.0)))
+    assert throughput_of(again, rows, 260.0) is None
+    assert throughput_of(overview(running.model_copy(update={"state": TrialState.COMPLETED})), rows, 200.0) is None
+    slower = gather([("training", at + 500 * (at > 400), 0.0, float(at), {"rows": 1}) for at in range(101, 801)], 0)
+    assert throughput_of(shown, thin(1, slower, 2000).curves, 800.0) == (1.0, 1700.0)

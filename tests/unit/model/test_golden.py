@@ -125,8 +125,11 @@ def _of_records() -> Iterator[dict[str, Any]]:
     yield from said(text.estimate_text, *zip(waits))
     yield from said(text.reference, (trial(),), (trial(experiment=12, index=3),))
     unvalidated = trial(training={"acc": 0.5, "loss": 0.25})
-    yield from said(text.newest_text, (trial(),), (unvalidated,), (trial(metrics={"loss": 1}, training={"loss": 2}),))
-    config, later = Config(epochs=10), trial(step=141, epoch=3.5, metrics={"error": 1e-9})
+    config, evaluation = Config(epochs=10), Config(form="evaluation")
+    validated = trial(metrics={"loss": 1}, training={"loss": 2})
+    yield from said(text.newest_text, *((each, config) for each in (trial(), unvalidated, validated)))
+    yield from said(text.newest_text, (unvalidated, evaluation), (validated, evaluation))
+    later = trial(step=141, epoch=3.5, metrics={"error": 1e-9})
     validation = report(141, kind="validation", epoch=3, metrics={"accuracy": 0.912, "loss": 0.412})
     yield from said(
         text.progress_line,
@@ -485,7 +488,7 @@ def test_every_function_of_a_view_has_its_cases():
     asked = {name for case in text_cases() for name in case["said"]}
     # Lists, plain logs and answers to commands: only Python prints these.
     untold = {"table_row", "message_line", "new_notes", "hang_text", "already_text", "counted", "same_text"}
-    untold |= {"without_values", "place_text"}
+    untold |= {"without_values", "place_text", "throughput_text"}
     assert {name for name in vars(text) if _is_public(name)} - untold <= asked
 
 

@@ -40,6 +40,8 @@ class Evaluation:
         self._training = ExternalTraining(rank, "evaluation", own=Reseeded())
         self._training.guarantee = _GUARANTEE
         self._training.expected_steps = len(self._rows)
+        self._so_far: dict[str, tuple[float, int]] = {}  # of this rank: sums over rows, and how many
+        self._own = 0  # rows that this rank has measured
 
     @property
     def step(self) -> int:
@@ -99,11 +101,16 @@ class Evaluation:
         end = min(len(self._rows), first + self._rank.config.batch_size)
         return labelled(self._rows.batch(first, end), self._target), end - first
 
-    def _reached(self, rows: int, values: Mapping[str, float], weight: int) -> None:
-        """End a step after which so many rows are measured, with means of this rank's batch of `weight` rows."""
+    def _reached(self, rows: int, values: Mapping[str, float], count: int) -> None:
+        """End a step after which so many rows are measured; `values` are means of this rank's batch of `count` rows."""
         training, rows = self._training, min(rows, len(self._rows))
         training.position.step = rows - 1
         training.position.fraction = rows / len(self._rows)
-        if weight:  # a rank that had no batch in the last round has nothing to report
-            training.report("training", values or {"rows": rows}, weight=weight)
+        for name, value in values.items():
+            total, before = self._so_far.get(name, (0.0, 0))
+            self._so_far[name] = total + value * count, before + count
+        self._own += count
+        if self._own:  # else there are fewer batches than ranks
+            means = {name: total / measured for name, (total, measured) in self._so_far.items()}
+            training.report("training", means or {"rows": rows}, weight=self._own)
         training.end_step(last=rows == len(self._rows))

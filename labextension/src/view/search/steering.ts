@@ -5,7 +5,7 @@ import { ended } from '../../model/overview';
 import type { Act, Look, Steer, Watch } from '../../service/watch';
 import { h, setAttribute, show } from '../dom';
 import { Attempt, form, submit } from '../form';
-import { Question } from '../question';
+import { Question, STOP } from '../question';
 
 /** Return the possible actions on a trial: paused trials can be promoted, unfinished ones pruned. */
 export function steersFor(look: Look, row: TrialRow): Steer[] {
@@ -37,7 +37,7 @@ export function mayHaveMore({ connection, heard, overview }: Look): boolean {
 
 export class Steering {
   private readonly _question = new Question({
-    text: 'Its checkpoints and curves stay; it cannot go on.',
+    text: STOP.text,
     keep: 'Leave it',
     act: 'Prune it'
   });

@@ -53,7 +53,7 @@ export class ParallelTab {
     this._chart.update(
       (width, height) => parallel(status, this._axes, this._brushes, trial, width, height),
       `${chosen} of ${status.trials.length} trials as lines over ${this._axes.map(axis => axis.name).join(', ')}`,
-      this._brushes.size ? '' : 'Drag along an axis to choose among the trials; the table follows.'
+      this._brushes.size ? '' : 'Drag along an axis to choose trials; the table follows.'
     );
   }
 
