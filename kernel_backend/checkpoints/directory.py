@@ -257,8 +257,9 @@ class Directory(VerifyingCheckpoints):
 
 
 def _pieces(path: Path, offset: int = 0) -> Iterator[memoryview]:
-    buffer = memoryview(bytearray(_PIECE))
     with _readable(path) as file:
+        size = os.fstat(file.fileno()).st_size - offset
+        buffer = memoryview(bytearray(min(max(size, 1), _PIECE)))  # filling 32 MiB with zeros takes 20 ms
         file.seek(offset)
         while count := file.readinto(buffer):
             yield buffer[:count]

@@ -139,7 +139,9 @@ def _delete(
         except OSError as error:
             problems.append(f"checkpoint {each.id} of {checkpoints.trial.id} could not be deleted: {error}")
     for checkpoints in paused:  # a trial that holds slots may commit more checkpoints
-        checkpoints.place.sweep(checkpoints.trial.attempt + 1)
+        trial = checkpoints.trial
+        if trial.attempt or trial.state in TRIAL_ENDED:  # else the one from which it begins may be being copied
+            checkpoints.place.sweep(trial.attempt + 1)
     return tuple(problems)
 
 

@@ -166,6 +166,29 @@ def test_a_trial_whose_beginning_is_gone_before_it_was_copied_fails_and_says_so(
     assert AttemptId(again.number, 1, 1) not in served.engine.tokens
 
 
+def test_collecting_leaves_a_beginning_alone_that_is_being_copied(
+    served: Served, client: Client, four: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written, collected, commit = threading.Event(), threading.Event(), Directory.commit
+
+    def late(place: Directory, manifest: Manifest) -> None:
+        written.set()
+        collected.wait(60)
+        commit(place, manifest)
+
+    ended(served, client, KEY)
+    until(lambda: names(four) == ["10-1", "40-1"], "what the rules let go is gone")
+    monkeypatch.setattr(Directory, "commit", late)
+    again = client.retrain(1).experiment
+    assert written.wait(60)
+    client.collect(again.number)
+    collected.set()
+    token_of(served, AttemptId(again.number, 1, 1))
+    place = Directory(four / "checkpoints" / str(again.number) / "1")
+    (copy,) = place.committed()
+    place.verify(copy)
+
+
 def test_a_trial_that_cannot_reach_its_place_for_a_beginning_waits_and_holds_nobody_up(
     served: Served, client: Client, four: Path
 ) -> None:

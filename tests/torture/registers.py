@@ -1,9 +1,11 @@
 """Register, retain and delete at random: no registered or pinned file is lost, and each log is linear.
 
-python -m tests.torture.registers [--count N] [--moves N] [--seed S]
+python -m tests.torture.registers [--count N] [--moves N] [--seed S] [--processes N]
 
 The first part plays random histories of checkpoints that are saved, registered, pinned, removed, collected by retention
-rules and deleted with their experiments; after each action all files of registered and pinned checkpoints are there.
+rules and deleted with their experiments, and from which evaluations begin, with a copy that is made while other things
+happen. After each action all files of registered and pinned checkpoints are there, those that an evaluation needs, and
+its copy; an evaluation is refused only for a checkpoint that was deleted, which the error names.
 The second moves aliases by two writers whose clocks differ by a minute, and asks what each alias was at random times.
 """
 
@@ -19,11 +21,13 @@ from bisect import bisect_right
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from kernel_backend.checkpoints.base import Manifest, checkpoint_id
+from kernel_backend.checkpoints.copy import copy_checkpoint
 from kernel_backend.checkpoints.retention import expendable
 from kernel_backend.checkpoints.storage import CheckpointStorage
 from kernel_backend.errors import Conflict, NotFound
@@ -36,6 +40,7 @@ from kernel_backend.model.experiment import Config, Keep, Metric
 from kernel_backend.model.register.history import aliases_at, decide_change
 from kernel_backend.model.register.records import Model, ModelChange, ModelEdit, ModelVersion, Registration
 from kernel_backend.model.states import EXPERIMENT_ENDED
+from kernel_backend.model.trial import MODEL, WEIGHTS, Beginning
 from kernel_backend.service.context import Context
 from kernel_backend.service.deletion import Deletion
 from kernel_backend.service.retention import Retention
@@ -51,8 +56,9 @@ from tests.support.empty_database import empty_database
 from tests.support.memory_engine import MemoryEngine
 from tests.support.memory_folder import memory_folder
 
-ACTIONS = 16  # of a history
+ACTIONS = 20  # of a history
 FIRST = 4  # checkpoints before anything else happens
+A_SITE = 50  # histories, after which another service begins: listing all that was is no part of the proof
 ADA = Person(name="ada")
 CLOCK_S = 60.0  # by which the clocks of the writers differ
 Act = Callable[[], Coroutine[Any, Any, Any]]
@@ -77,23 +83,30 @@ class Site:
         self.models, self.deletion = ModelVerbs(self.store, self.checkpoints), Deletion(context)
 
 
+class Evaluation(NamedTuple):
+    """Experiment that begins from a checkpoint, and whether its copy has been made."""
+
+    number: int
+    checkpoint: str
+    copied: bool = False
+
+
 class History:
-    """A random history of one experiment, whose checkpoints become versions of two models."""
+    """A random history of one experiment, whose checkpoints become versions of two models, and are evaluated."""
 
     def __init__(self, site: Site, rng: random.Random) -> None:
         self._site, self._rng, self._step = site, rng, 0
         self._keep = Keep(best=rng.randrange(2), latest=rng.randrange(3))
-        config = Config(keep=self._keep, metric=Metric(name="loss"))
-        draft = NewExperiment(
-            owner="ada", group="ada", snapshot="0" * 64, config=config, params={}, python="python", cwd="/"
-        )
-        experiment, _ = site.store.add_experiment(draft, at=time.time())
-        self._number = experiment.number
-        update_trial(site.store, self._number, 1, time.time(), attempt=1)
-        self._names = [f"{name}-{self._number}" for name in ("memes", "cats")]
-        self._place = site.storage.open(self._number, 1)
-        self._folder = Path(site.storage.where(self._number, 1))
+        self.number = self._add(Config(keep=self._keep, metric=Metric(name="loss")))
+        update_trial(site.store, self.number, 1, time.time(), attempt=1)
+        self._names = [f"{name}-{self.number}" for name in ("memes", "cats")]
+        self._place = site.storage.open(self.number, 1)
+        self._folder = Path(site.storage.where(self.number, 1))
         self._pinned, self._written = set[str](), dict[str, bytes]()
+        self._held: frozenset[str] | None = None  # checkpoints at the moment the experiment was deleted
+        self._evaluations = list[Evaluation]()
+        self._wrong = list[str]()  # evaluations that were refused without a cause
+        self.evaluated = self.refused = 0
 
     async def act(self) -> str:
         """Do something at random; return what, for the message of a failure."""
@@ -107,9 +120,15 @@ class History:
             self._prune,
             self._register,
             self._register,
+            self._evaluate,
+            self._evaluate,
+            self._copy,
+            self._copy,
+            self._copy,
             self._collect,
         ]
         acts += [
+            self._finish,
             self._delete,
             self._pin,
             self._unpin,
@@ -125,21 +144,41 @@ class History:
         return chosen.__name__
 
     def lost(self) -> list[str]:
-        """Return the registered and pinned checkpoints of which a byte is missing."""
+        """Return the checkpoints of which a byte is missing: registered, pinned, needed by an evaluation, or its copy.
+
+        Evaluations that were refused without a cause follow.
+        """
         there = {each.id for each in self._place.committed()}
-        wanted = {each.checkpoint for each in self._site.store.registered(self._number)} | self._pinned
-        return sorted(id for id in wanted if id not in there or self._read(id) != self._written[id])
+        needed = {each.checkpoint for each in self._evaluations}
+        kept = self._pinned if self._held is None else self._held & needed
+        wanted = {each.checkpoint for each in self._site.store.registered(self.number)} | kept
+        gone = [id for id in wanted if id not in there or self._read(id) != self._written[id]]
+        copies = [str(each) for each in self._evaluations if each.copied and not self._whole(each)]
+        return sorted(gone) + copies + self._wrong
 
     def _read(self, checkpoint: str) -> bytes:
         return (self._folder / checkpoint / "model.safetensors").read_bytes()
 
+    def _whole(self, evaluation: Evaluation) -> bool:
+        """Return whether an evaluation has one checkpoint, with all bytes of that from which it began."""
+        place = self._site.storage.open(evaluation.number, 1)
+        copies = [place.read(each, "model") for each in place.committed()]
+        return copies == [self._written[evaluation.checkpoint]]
+
+    def _add(self, config: Config, begins_from: str | None = None) -> int:
+        draft = NewExperiment(
+            owner="ada", group="ada", snapshot="0" * 64, config=config, params={}, python="python", cwd="/",
+            begins_from=begins_from,
+        )  # fmt: skip
+        return self._site.store.add_experiment(draft, at=time.time())[0].number
+
     async def _save(self) -> None:
-        if self._site.store.experiment(self._number).state in EXPERIMENT_ENDED:
+        if self._site.store.experiment(self.number).state in EXPERIMENT_ENDED:
             return
         self._step += 1
         part = self._place.write(checkpoint_id(self._step, 1), "model", [self._rng.randbytes(32)])
         manifest = Manifest(
-            experiment=self._number, trial=1, uid=self._site.store.trial_uid(self._number, 1), attempt=1,
+            experiment=self.number, trial=1, uid=self._site.store.trial_uid(self.number, 1), attempt=1,
             step=self._step, epoch=0.0, at=0.0, world=1, seed=0, params={}, parts=(part,),
             metrics={"loss": self._rng.random()},
         )  # fmt: skip
@@ -148,6 +187,8 @@ class History:
 
     async def _prune(self) -> None:
         """Apply the retention rules as a running rank does; another action may come after its listing."""
+        if self._held is not None:  # no rank runs any more
+            return
         listed = expendable(self._place.committed(), self._keep, Metric(name="loss"))
         if self._rng.random() < 0.5:
             with suppress(Conflict, NotFound):
@@ -157,22 +198,86 @@ class History:
 
     async def _register(self) -> None:
         name = self._rng.choice(self._names)
-        await self._site.models.register(ADA, self._number, 1, self._chosen(), Registration(name=name))
+        await self._site.models.register(ADA, self.number, 1, self._chosen(), Registration(name=name))
+
+    async def _evaluate(self) -> None:
+        """Submit an evaluation of a checkpoint, which pins it, or of a version of a model, which is pinned already."""
+        if self._rng.random() < 0.5:
+            chosen = self._chosen() if self._rng.random() < 0.5 else None
+            chosen = chosen or await self._site.checkpoints.at(ADA, self.number, 1, None)
+            await self._site.checkpoints.pin(ADA, self.number, 1, chosen, True)
+            self._pinned.add(chosen)
+        else:
+            versions = self._site.store.registered(self.number)
+            if not versions:
+                raise NotFound("there is no version")
+            version = self._rng.choice(versions)
+            chosen = (await self._site.models.version(ADA, f"{version.name}@{version.version}")).checkpoint
+        source = Beginning(f"{self.number}.1", chosen, self._rng.choice(["", WEIGHTS, MODEL]))
+        number = self._add(Config(form="evaluation", weights_from=source.trial, keep=self._keep), str(source))
+        self._evaluations.append(Evaluation(number, chosen))
+
+    async def _copy(self) -> None:
+        """Copy the checkpoint of an evaluation that has not begun, perhaps while another action may delete it."""
+        waiting = [each for each in self._evaluations if not each.copied]
+        if not waiting:
+            await self._evaluate()
+        chosen = self._rng.choice(waiting or self._evaluations[-1:])
+        place = self._site.storage.open(chosen.number, 1)
+        source = self._site.store.trial(chosen.number, 1).begins_from
+        assert source is not None
+        drop = partial(self._drop, chosen.checkpoint)
+        beside: list[Act] = [self._prune, self._delete, self._unpin, self._collect, self._remove, self._save, drop]
+        other = asyncio.ensure_future(self._rng.choice([*beside, drop])())
+        if self._rng.random() < 0.5:
+            await asyncio.wait([other], timeout=self._rng.choice([0.002, None]))
+        copy = asyncio.to_thread(copy_checkpoint, self._site.storage, source, place, chosen.number, 1)
+        found, problem = await asyncio.gather(copy, other, return_exceptions=True)
+        if problem is not None and not isinstance(problem, Conflict | NotFound):
+            raise problem
+        self._evaluations.remove(chosen)
+        there = chosen.checkpoint in {each.id for each in self._place.committed()}
+        if found is None:
+            self._evaluations.append(chosen._replace(copied=True))
+            self.evaluated += 1
+        elif isinstance(found, NotFound) and not there and f" {chosen.checkpoint} of " in str(found):
+            self.refused += 1
+            if place.committed():
+                self._wrong.append(f"{chosen}: refused, but a part was committed")
+        else:
+            self._wrong.append(f"{chosen}: {found!r}")
+
+    async def _drop(self, checkpoint: str) -> None:
+        """Unpin a checkpoint and delete it, though an evaluation has named it."""
+        await self._site.checkpoints.pin(ADA, self.number, 1, checkpoint, False)
+        self._pinned.discard(checkpoint)
+        await self._site.checkpoints.delete(ADA, self.number, 1, checkpoint)
+
+    async def _finish(self) -> None:
+        """End an evaluation and delete it, so that it needs its checkpoint no longer."""
+        if not self._evaluations:
+            return
+        chosen = self._rng.choice(self._evaluations)
+        self._stop(chosen.number)
+        await self._site.deletion.delete(ADA, chosen.number)
+        self._evaluations.remove(chosen)
 
     async def _collect(self) -> None:
-        await self._site.checkpoints.collect(ADA, GarbageRequest(experiment=self._number))
+        """Apply the rules to the experiment, or to an evaluation, which needs its copy."""
+        numbers = [self.number, *(each.number for each in self._evaluations)]
+        await self._site.checkpoints.collect(ADA, GarbageRequest(experiment=self._rng.choice(numbers)))
 
     async def _delete(self) -> None:
-        await self._site.checkpoints.delete(ADA, self._number, 1, self._chosen())
+        await self._site.checkpoints.delete(ADA, self.number, 1, self._chosen())
 
     async def _pin(self) -> None:
         chosen = self._chosen()
-        await self._site.checkpoints.pin(ADA, self._number, 1, chosen, True)
+        await self._site.checkpoints.pin(ADA, self.number, 1, chosen, True)
         self._pinned.add(chosen)
 
     async def _unpin(self) -> None:
         chosen = self._chosen()
-        await self._site.checkpoints.pin(ADA, self._number, 1, chosen, False)
+        await self._site.checkpoints.pin(ADA, self.number, 1, chosen, False)
         self._pinned.discard(chosen)
 
     async def _move(self) -> None:
@@ -187,15 +292,22 @@ class History:
         await self._site.models.change(ADA, self._rng.choice(self._names), edit)
 
     async def _end(self) -> None:
-        """End the experiment; its trial is queued, so that a stop ends both."""
+        ended = self._site.store.experiment(self.number).state in EXPERIMENT_ENDED
+        if not ended and self._rng.random() < 0.5:
+            self._stop(self.number)
+
+    def _stop(self, number: int) -> None:
+        """End an experiment whose trial is queued, so that a stop ends both."""
         store, now = self._site.store, time.time()
-        if store.experiment(self._number).state not in EXPERIMENT_ENDED and self._rng.random() < 0.5:
-            store.advance_trial(self._number, 1, events.Stop(), now)
-            store.advance_experiment(self._number, events.Stop(), now)
-            store.advance_experiment(self._number, events.Ended(), now)
+        store.advance_trial(number, 1, events.Stop(), now)
+        store.advance_experiment(number, events.Stop(), now)
+        store.advance_experiment(number, events.Ended(), now)
 
     async def _delete_all(self) -> None:
-        await self._site.deletion.delete(ADA, self._number)
+        there = frozenset(each.id for each in self._place.committed())
+        await self._site.deletion.delete(ADA, self.number)
+        if self._held is None:
+            self._held = there
 
     async def _purge(self) -> None:
         await self._site.deletion.purge(time.time() + UNDO_S * self._rng.choice([0.5, 2.0]))
@@ -209,19 +321,25 @@ class History:
 
 def histories(count: int, seed: int | str) -> str:
     """Play random histories; return how many lost no file, with what was done before the first loss."""
-    registered = 0
-    with memory_folder() as home, asyncio.Runner() as runner:
-        site = Site(home)
-        for number in range(count):
-            history, done = History(site, random.Random(f"{seed}-{number}")), list[str]()
-            for _ in range(ACTIONS):
-                done.append(runner.run(history.act()))
-                if missing := history.lost():
-                    return f"{number} of {count} histories lost no file; then {missing} after {', '.join(done)}"
-            registered += len(site.store.registered(history._number))
-            runner.run(site.deletion.purge(time.time() + 2 * UNDO_S))  # a later history has fewer to look at
-        site.store.close()
-    return f"{count} of {count} histories lost no file, {registered} registered versions"
+    registered = evaluated = refused = 0
+    with asyncio.Runner() as runner:
+        for first in range(0, count, A_SITE):
+            with memory_folder() as home:
+                site = Site(home)
+                for number in range(first, min(first + A_SITE, count)):
+                    history, done = History(site, random.Random(f"{seed}-{number}")), list[str]()
+                    for _ in range(ACTIONS):
+                        done.append(runner.run(history.act()))
+                        if missing := history.lost():
+                            return f"{number} of {count} histories lost no file; then {missing} after {', '.join(done)}"
+                    registered += len(site.store.registered(history.number))
+                    evaluated, refused = evaluated + history.evaluated, refused + history.refused
+                    runner.run(site.deletion.purge(time.time() + 2 * UNDO_S))  # a later history has fewer to look at
+                site.store.close()
+    return (
+        f"{count} of {count} histories lost no file, {registered} registered versions; {evaluated} evaluations began, "
+        f"{refused} of checkpoints that were deleted before did not"
+    )
 
 
 def moves(count: int, seed: int) -> str:
@@ -281,16 +399,17 @@ def _moves(store: SqlStore, writer: int, count: int, seed: int) -> list[ModelCha
 
 
 def main() -> int:
-    """Run both parts, the histories in as many processes as there are cores; print what they found, return the code."""
+    """Run both parts, the histories in several processes; print what they found, return the code."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=10_000)
     parser.add_argument("--moves", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     asked = parser.parse_args()
-    cores = os.cpu_count() or 1
-    count = -(-asked.count // cores)
-    with ProcessPoolExecutor(cores, get_context("spawn")) as pool:
-        played = list(pool.map(histories, [count] * cores, [f"{asked.seed}.{part}" for part in range(cores)]))
+    parts = asked.processes
+    count = -(-asked.count // parts)
+    with ProcessPoolExecutor(parts, get_context("spawn")) as pool:
+        played = list(pool.map(histories, [count] * parts, [f"{asked.seed}.{part}" for part in range(parts)]))
     moved = moves(asked.moves, asked.seed)
     print(*played, moved, sep="\n", flush=True)
     right = all(each.startswith(f"{count} of {count}") for each in played) and "1000 of 1000" in moved
