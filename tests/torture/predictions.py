@@ -1,19 +1,23 @@
 """Predict on 1, 2 and 4 slots and on a changing number of them, while processes are killed at random instants.
 
     python -m tests.torture.predictions --count 50
+    python -m tests.torture.predictions --count 50 --slots 1..4 --seed 7
 
-The joined files must be equal in each byte to those of an undisturbed run, and each row must be there once and in
-order. A line says how many shards were computed again for each kill and slot.
+For each number of slots one prediction follows the other until that many kills are done. The joined files must be equal
+in each byte to those of an undisturbed run, and each row must be there once and in order. A line for each prediction
+and each number of slots says what was killed, and how many shards were computed again for each kill and slot.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import operator
 import random
 import tempfile
 import time
-from functools import partial
+from collections import Counter
+from functools import partial, reduce
 from pathlib import Path
 from typing import NamedTuple
 
@@ -60,11 +64,27 @@ def predict(model, batch):
 
 
 class Outcome(NamedTuple):
-    """Joined file of predictions, the number of kills, and how many rows were computed again."""
+    """Joined file of predictions, and how many rows were computed again."""
 
     joined: bytes
-    kills: int
     again: int
+
+
+class Torment(NamedTuple):
+    """Disturbances of a prediction: what was killed, changes of its number of slots, rows computed again."""
+
+    kills: Counter[str]
+    changes: int
+    again: int
+
+    def line(self, slots: str, predictions: int) -> str:
+        """Return what happened to so many predictions on `slots` slots."""
+        killed, victims = self.kills.total(), ", ".join(f"{count} {name}" for name, count in self.kills.most_common())
+        return (
+            f"{slots} slots, {killed} kills in {predictions} predictions ({victims}), {self.changes} changes of slots: "
+            f"each row once, bit-equal; {self.again} rows again, "
+            f"{self.again / max(1, killed) / SHARD / int(slots[-1]):.2f} shards a kill and slot"
+        )
 
 
 def trained(world: World) -> int:
@@ -88,7 +108,7 @@ def submitted(world: World, model: int, folder: Path, slots: str, rows: int, pau
     return made.experiment.number
 
 
-def outcome(world: World, number: int, folder: Path, rows: int, kills: int = 0) -> Outcome:
+def outcome(world: World, number: int, folder: Path, rows: int) -> Outcome:
     """Return the joined predictions; raise AssertionError unless all rows are there once, and in order."""
     import pyarrow.parquet as parquet
 
@@ -104,7 +124,7 @@ def outcome(world: World, number: int, folder: Path, rows: int, kills: int = 0) 
         if buffer is not None
     )
     computed = len((folder / "computed.log").read_text().splitlines())
-    return Outcome(joined, kills, computed - rows)
+    return Outcome(joined, computed - rows)
 
 
 def _buffers(column: object) -> list[object]:
@@ -112,34 +132,50 @@ def _buffers(column: object) -> list[object]:
 
 
 def tormented(
-    world: World,
-    model: int,
-    folder: Path,
-    slots: str,
-    rows: int,
-    count: int,
-    seed: int,
-    others: bool = False,
-    pause: float = 0.01,
-) -> Outcome:
-    """Predict while up to `count` processes are killed; with `others`, trainings take slots in between."""
-    draw = random.Random(seed)
-    number = submitted(world, model, folder, slots, rows, pause)
-    kills = 0
-    while kills < count and not _over(world, number):
-        before = world.overview(number).trials[0].attempt
+    world: World, model: int, folder: Path, slots: str, wanted: bytes, rows: int, count: int, draw: random.Random
+) -> Torment:
+    """Predict while up to `count` processes are killed; if `slots` is a range, trainings take some in between.
+
+    Raises AssertionError unless all rows are there once and in order, with the bits of the predictions `wanted`.
+    """
+    number = submitted(world, model, folder, slots, rows)
+    kills, sizes = Counter[str](), dict[int, int]()
+    while kills.total() < count and not _over(world, number):
+        before = _attempt(world, number, sizes)
         until(lambda: _over(world, number) or world.ranks(), "ranks are there")
         time.sleep(draw.uniform(0.0, 1.5))
-        if others and draw.random() < 0.3:
+        if ".." in slots and draw.random() < 0.3:
             world.submit(epochs=1, slots=2)
         victim = draw.choice(_VICTIMS)
         if _over(world, number) or not kill(world, number, before, victim, draw):
             continue
-        kills += 1
+        kills[victim] += 1
         if victim != "service":
             until(partial(_goes_on, world, number, before), "the next attempt")
     assert world.ended(number, patience=1200).state == "completed", world.overview(number)
-    return outcome(world, number, folder, rows, kills)
+    found = outcome(world, number, folder, rows)
+    assert found.joined == wanted, f"{slots} slots: another result"
+    _attempt(world, number, sizes)
+    inorder = [size for _, size in sorted(sizes.items())]
+    return Torment(kills, sum(map(operator.ne, inorder, inorder[1:])), found.again)
+
+
+def proof(world: World, model: int, folder: Path, slots: str, wanted: bytes, rows: int, count: int, seed: int) -> str:
+    """Torment one prediction after another until `count` kills are done; return a line with the result."""
+    draw, done = random.Random(f"{seed}-{slots}"), list[Torment]()
+    folder.mkdir()
+    while (left := count - sum(each.kills.total() for each in done)) > 0:
+        done.append(tormented(world, model, folder / str(len(done)), slots, wanted, rows, left, draw))
+        print(f"  {done[-1].line(slots, 1)}", flush=True)
+    kills, changes, again = zip(*done, strict=True)
+    return Torment(reduce(operator.add, kills), sum(changes), sum(again)).line(slots, len(done))
+
+
+def _attempt(world: World, number: int, sizes: dict[int, int]) -> int:
+    """Return the number of the newest attempt, and add to `sizes` how many slots the attempts have had."""
+    overview = world.overview(number)
+    sizes.update({each.number: each.slots for each in overview.attempts})
+    return overview.trials[0].attempt
 
 
 def _goes_on(world: World, number: int, before: int) -> bool:
@@ -154,30 +190,26 @@ def main() -> None:
     """Run the proof, and print a line for each number of slots."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--count", type=int, default=50, help="kills for each number of slots")
-    parser.add_argument("--rows", type=int, default=40_000)
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--slots", nargs="+", default=["1", "2", "4", "1..4"])
+    parser.add_argument("--rows", type=int, default=40_000, help="of each prediction")
+    parser.add_argument("--seed", type=int, default=random.randrange(10**6))
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="predictions-") as folder:
-        world = World(Path(folder, "home"), slots=4)
+    print(f"seed {options.seed}", flush=True)
+    with tempfile.TemporaryDirectory(prefix="predictions-") as temporary:
+        folder, rows = Path(temporary), options.rows
+        world = World(folder / "home", slots=4)
         try:
             world.serve()
             model = trained(world)
-            quiet = submitted(world, model, Path(folder, "quiet"), "2", options.rows, pause=0.0)
+            quiet = submitted(world, model, folder / "quiet", "2", rows, pause=0.0)
             assert world.ended(quiet, patience=1200).state == "completed", world.overview(quiet)
-            wanted = outcome(world, quiet, Path(folder, "quiet"), options.rows)
+            wanted = outcome(world, quiet, folder / "quiet", rows)
             assert wanted.again == 0, wanted.again
-            for slots in ("1", "2", "4", "1..4"):
-                most = int(slots[-1])
-                found = tormented(
-                    world, model, Path(folder, f"on-{most}-{len(slots)}"), slots, options.rows, options.count,
-                    options.seed, others=len(slots) > 1,
-                )  # fmt: skip
-                assert found.joined == wanted.joined, f"{slots} slots: another result"
-                print(
-                    f"{slots} slots, {found.kills} kills: each row once, bit-equal; {found.again} rows again, "
-                    f"{found.again / max(1, found.kills) / SHARD / most:.2f} shards a kill and slot",
-                    flush=True,
-                )
+            lines = [
+                proof(world, model, folder / slots, slots, wanted.joined, rows, options.count, options.seed)
+                for slots in options.slots
+            ]
+            print(*lines, sep="\n", flush=True)
         finally:
             world.close()
 

@@ -26,7 +26,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from kernel_backend.checkpoints.base import Manifest, checkpoint_id
+from kernel_backend.checkpoints.base import Checkpoints, Manifest, checkpoint_id
 from kernel_backend.checkpoints.copy import copy_checkpoint
 from kernel_backend.checkpoints.retention import expendable
 from kernel_backend.checkpoints.storage import CheckpointStorage
@@ -84,10 +84,11 @@ class Site:
 
 
 class Evaluation(NamedTuple):
-    """Experiment that begins from a checkpoint, and whether its copy has been made."""
+    """Experiment that begins from a checkpoint: the place for its copy, and whether that has been made."""
 
     number: int
     checkpoint: str
+    place: Checkpoints
     copied: bool = False
 
 
@@ -143,6 +144,20 @@ class History:
             await chosen()
         return chosen.__name__
 
+    async def clear_up(self) -> str:
+        """End the experiment, let go of all that no evaluation needs, delete it, and purge it a day later."""
+        if self._site.store.experiment(self.number).state not in EXPERIMENT_ENDED:
+            self._stop(self.number)
+        with suppress(Conflict, NotFound):
+            for each in self._site.store.registered(self.number):
+                await self._site.models.change(ADA, each.name, ModelEdit(act="remove", version=each.version))
+            for checkpoint in self._pinned - {each.checkpoint for each in self._evaluations}:
+                await self._site.checkpoints.pin(ADA, self.number, 1, checkpoint, False)
+                self._pinned.discard(checkpoint)
+            await self._delete_all()
+        await self._site.deletion.purge(time.time() + 2 * UNDO_S)
+        return "clear_up"
+
     def lost(self) -> list[str]:
         """Return the checkpoints of which a byte is missing: registered, pinned, needed by an evaluation, or its copy.
 
@@ -153,7 +168,7 @@ class History:
         kept = self._pinned if self._held is None else self._held & needed
         wanted = {each.checkpoint for each in self._site.store.registered(self.number)} | kept
         gone = [id for id in wanted if id not in there or self._read(id) != self._written[id]]
-        copies = [str(each) for each in self._evaluations if each.copied and not self._whole(each)]
+        copies = [f"copy of {each.checkpoint}" for each in self._evaluations if each.copied and not self._whole(each)]
         return sorted(gone) + copies + self._wrong
 
     def _read(self, checkpoint: str) -> bytes:
@@ -161,8 +176,7 @@ class History:
 
     def _whole(self, evaluation: Evaluation) -> bool:
         """Return whether an evaluation has one checkpoint, with all bytes of that from which it began."""
-        place = self._site.storage.open(evaluation.number, 1)
-        copies = [place.read(each, "model") for each in place.committed()]
+        copies = [evaluation.place.read(each, "model") for each in evaluation.place.committed()]
         return copies == [self._written[evaluation.checkpoint]]
 
     def _add(self, config: Config, begins_from: str | None = None) -> int:
@@ -215,7 +229,7 @@ class History:
             chosen = (await self._site.models.version(ADA, f"{version.name}@{version.version}")).checkpoint
         source = Beginning(f"{self.number}.1", chosen, self._rng.choice(["", WEIGHTS, MODEL]))
         number = self._add(Config(form="evaluation", weights_from=source.trial, keep=self._keep), str(source))
-        self._evaluations.append(Evaluation(number, chosen))
+        self._evaluations.append(Evaluation(number, chosen, self._site.storage.open(number, 1)))
 
     async def _copy(self) -> None:
         """Copy the checkpoint of an evaluation that has not begun, perhaps while another action may delete it."""
@@ -223,7 +237,6 @@ class History:
         if not waiting:
             await self._evaluate()
         chosen = self._rng.choice(waiting or self._evaluations[-1:])
-        place = self._site.storage.open(chosen.number, 1)
         source = self._site.store.trial(chosen.number, 1).begins_from
         assert source is not None
         drop = partial(self._drop, chosen.checkpoint)
@@ -231,21 +244,22 @@ class History:
         other = asyncio.ensure_future(self._rng.choice([*beside, drop])())
         if self._rng.random() < 0.5:
             await asyncio.wait([other], timeout=self._rng.choice([0.002, None]))
-        copy = asyncio.to_thread(copy_checkpoint, self._site.storage, source, place, chosen.number, 1)
+        copy = asyncio.to_thread(copy_checkpoint, self._site.storage, source, chosen.place, chosen.number, 1)
         found, problem = await asyncio.gather(copy, other, return_exceptions=True)
         if problem is not None and not isinstance(problem, Conflict | NotFound):
             raise problem
         self._evaluations.remove(chosen)
+        which = f"evaluation #{chosen.number} of {chosen.checkpoint}"
         there = chosen.checkpoint in {each.id for each in self._place.committed()}
         if found is None:
             self._evaluations.append(chosen._replace(copied=True))
             self.evaluated += 1
         elif isinstance(found, NotFound) and not there and f" {chosen.checkpoint} of " in str(found):
             self.refused += 1
-            if place.committed():
-                self._wrong.append(f"{chosen}: refused, but a part was committed")
+            if chosen.place.committed():
+                self._wrong.append(f"{which}: refused, but a part was committed")
         else:
-            self._wrong.append(f"{chosen}: {found!r}")
+            self._wrong.append(f"{which}: {found!r}")
 
     async def _drop(self, checkpoint: str) -> None:
         """Unpin a checkpoint and delete it, though an evaluation has named it."""
@@ -328,11 +342,11 @@ def histories(count: int, seed: int | str) -> str:
                 site = Site(home)
                 for number in range(first, min(first + A_SITE, count)):
                     history, done = History(site, random.Random(f"{seed}-{number}")), list[str]()
-                    for _ in range(ACTIONS):
-                        done.append(runner.run(history.act()))
+                    for act in [*[history.act] * ACTIONS, history.clear_up]:
+                        registered += len(site.store.registered(history.number)) if act == history.clear_up else 0
+                        done.append(runner.run(act()))
                         if missing := history.lost():
                             return f"{number} of {count} histories lost no file; then {missing} after {', '.join(done)}"
-                    registered += len(site.store.registered(history.number))
                     evaluated, refused = evaluated + history.evaluated, refused + history.refused
                     runner.run(site.deletion.purge(time.time() + 2 * UNDO_S))  # a later history has fewer to look at
                 site.store.close()
