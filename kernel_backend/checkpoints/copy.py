@@ -33,10 +33,11 @@ def copy_checkpoint(
     owner, id, part = parse_beginning(source)
     number, index = map(int, owner.split("."))
     there = storage.open(number, index)
+    deleted = f"checkpoint {id} of {owner}, from which this was to begin, has been deleted"
     while True:
         found = _chosen(there, id, or_newer and not part)
         if found is None:
-            raise NotFound(f"checkpoint {id} of {owner}, from which this was to begin, has been deleted")
+            raise NotFound(deleted)
         whose = {"experiment": experiment, "trial": trial, "uid": storage.uid(experiment, trial)}
         copy = found.model_copy(update={**whose, "attempt": BEFORE})
         try:
@@ -46,9 +47,9 @@ def copy_checkpoint(
                 copy = _weights(copy)
             _copy(there, found, place, copy)
             return
-        except NotFound:  # deleted meanwhile
+        except NotFound as error:  # deleted meanwhile
             if not or_newer or part:
-                raise
+                raise NotFound(deleted) from error
 
 
 def _chosen(there: Checkpoints, id: str, or_newer: bool) -> Manifest | None:

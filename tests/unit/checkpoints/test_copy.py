@@ -75,7 +75,7 @@ class TrainsOn(CheckpointStorage):
 def test_one_that_is_deleted_while_it_is_copied_is_left_for_the_newest(tmp_path: Path) -> None:
     commit(CheckpointStorage(str(tmp_path)), 20)
     trains_on = TrainsOn(str(tmp_path))
-    with pytest.raises(NotFound, match="has been deleted"):
+    with pytest.raises(NotFound, match=r"checkpoint 20-1 of 12\.3, from which this was to begin, has been deleted"):
         taken(trains_on)
     commit(CheckpointStorage(str(tmp_path)), 20)
     assert taken(trains_on, or_newer=True) == [("30-0", b"model at 30")]
