@@ -105,7 +105,7 @@ def take_steps(run: Training) -> int:
     run.first_epoch.finish()
     run.progress.tick("finishing", run.step)
     run.checkpoints.finish(moment(run))
-    if run.over:
+    if run.over and not run.config.await_evaluation:  # else it is not known yet which weights are best
         evaluate_test_data(run)
     return FINISHED
 
