@@ -363,6 +363,7 @@ _WRITERS: Mapping[str, Callable[[Any], list[list[str]]]] = {
     "per_slot_batch": lambda on: [[]] if on else [],
     "compile": lambda on: [[]] if on else [],
     "validate_first": lambda on: [[]] if on else [],
+    "await_evaluation": lambda on: [[]] if on else [],
     "preemptible": lambda on: [[]] if on else [],
     "priority": lambda priority: [[str(priority)]] if priority else [],
     "search.options": lambda options: [[f"{name}={written(value)}"] for name, value in options.items()],

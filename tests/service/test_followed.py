@@ -15,7 +15,7 @@ from tests.torture.evaluations import followed as evaluated
 from tests.torture.evaluations import outcome, tormented
 
 pytestmark = pytest.mark.distributed
-# Eight steps an epoch, whose validation is that of the world's usual training; it has none of its own.
+# Eight steps an epoch, without a validation; with `hurry` it waits after the first epoch until that file is there.
 SOURCE = """
 import os, time
 import torch
@@ -27,8 +27,12 @@ def train_data(dataset): return dataset
 def test_data(dataset): return torch.utils.data.Subset(dataset, range(16))
 def model(width=16): return nn.Sequential(nn.Linear(8, width), nn.BatchNorm1d(width), nn.ReLU(), nn.Linear(width, 1))
 def optimizer(params, lr=1e-2): return torch.optim.SGD(params, lr=lr)
+CALLS = []
 def loss(output, target, pause=0.0, hurry=""):
-    time.sleep(0.0 if os.path.exists(hurry) else pause)
+    CALLS.append(1)
+    time.sleep(pause)
+    while hurry and len(CALLS) > 8 and not os.path.exists(hurry):
+        time.sleep(0.05)
     return nn.functional.mse_loss(output, target)
 """
 OWN = SOURCE.replace("def test_data", "def validation_data")
@@ -43,7 +47,7 @@ def followed(world: World, number: int, *options: str) -> int:
 def test_a_training_gets_the_values_of_its_checkpoints_as_its_own_validations(world: World) -> None:
     options = {"contract": CONTRACT, "slots": 1, "epochs": 4, "checkpoint_every": {"steps": 4}}
     own = world.submit(OWN, **options).experiment.number
-    number = world.lasting(SOURCE, pause=0.2, await_evaluation=True, **options)
+    number = world.lasting(SOURCE, pause=0.0, await_evaluation=True, **options)
     missing = f"no evaluation follows it yet: daylight evaluate {number} --follow --data DATA"
     assert missing in daylight(world, world.home, "show", str(number))
     evaluation = followed(world, number)
@@ -93,7 +97,7 @@ def test_a_search_waits_for_the_values_at_its_rungs_and_decides_by_them(world: W
 def test_patience_goes_by_the_values_and_a_bad_judge_ends_the_evaluation(world: World, tmp_path: Path) -> None:
     options = {"contract": CONTRACT, "slots": 1, "checkpoint_every": {"steps": 2}, "await_evaluation": True}
     (tmp_path / "judge.py").write_text("def evaluate(model, batch): return {'loss': 1.0}\n")
-    number = world.lasting(SOURCE, pause=0.1, epochs=500, patience=2, **options)
+    number = world.submit(SOURCE, pause=0.1, epochs=500, patience=2, **options).experiment.number
     evaluation = followed(world, number, "--with", str(tmp_path / "judge.py"))
     ended = world.ended(number)
     assert (ended.state, ended.trials[0].state) == ("completed", "pruned")
@@ -101,7 +105,7 @@ def test_patience_goes_by_the_values_and_a_bad_judge_ends_the_evaluation(world: 
     assert stopped in daylight(world, tmp_path, "show", str(number))
     assert world.ended(evaluation).state == "completed"
     (tmp_path / "judge.py").write_text("def evaluate(model, batch): return {'loss': batch.nothing}\n")
-    number = world.lasting(SOURCE, pause=0.1, epochs=4, **options)
+    number = world.lasting(SOURCE, pause=0.0, epochs=4, **options)
     evaluation = followed(world, number, "--with", str(tmp_path / "judge.py"))
     assert world.ended(evaluation).state == "failed"
     world.hurry(number)
@@ -112,7 +116,7 @@ def test_patience_goes_by_the_values_and_a_bad_judge_ends_the_evaluation(world: 
 
 def test_kills_lose_no_value_and_add_none(own_world: World) -> None:
     quiet = outcome(own_world, *evaluated(own_world, epochs=3, pause=0.0))
-    found = tormented(own_world, epochs=3, pause=0.3, count=4, seed=1)
+    found = tormented(own_world, epochs=3, pause=0.5, count=4, seed=1)
     assert found.kills == 4
     assert found.values.keys() & quiet.values.keys()
     assert {step: quiet.values.get(step, value) for step, value in found.values.items()} == found.values
