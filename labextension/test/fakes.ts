@@ -146,6 +146,7 @@ export function experiment(fields: Partial<Experiment> = {}): Experiment {
       validate_every: null,
       validate_first: false,
       patience: null,
+      await_evaluation: false,
       weights_from: null,
       loader_workers: null,
       seed: 0,
