@@ -97,7 +97,7 @@ def test_a_search_waits_for_the_values_at_its_rungs_and_decides_by_them(world: W
 def test_patience_goes_by_the_values_and_a_bad_judge_ends_the_evaluation(world: World, tmp_path: Path) -> None:
     options = {"contract": CONTRACT, "slots": 1, "checkpoint_every": {"steps": 2}, "await_evaluation": True}
     (tmp_path / "judge.py").write_text("def evaluate(model, batch): return {'loss': 1.0}\n")
-    number = world.submit(SOURCE, pause=0.1, epochs=500, patience=2, **options).experiment.number
+    number = world.submit(SOURCE, pause=2.0, epochs=500, patience=2, **options).experiment.number
     evaluation = followed(world, number, "--with", str(tmp_path / "judge.py"))
     ended = world.ended(number)
     assert (ended.state, ended.trials[0].state) == ("completed", "pruned")
@@ -107,9 +107,9 @@ def test_patience_goes_by_the_values_and_a_bad_judge_ends_the_evaluation(world: 
     (tmp_path / "judge.py").write_text("def evaluate(model, batch): return {'loss': batch.nothing}\n")
     number = world.lasting(SOURCE, pause=0.0, epochs=4, **options)
     evaluation = followed(world, number, "--with", str(tmp_path / "judge.py"))
-    assert world.ended(evaluation).state == "failed"
     world.hurry(number)
     assert world.ended(number).state == "completed"
+    assert world.ended(evaluation).state == "failed"
     checkpoints = Client.connect(start=False, home=world.home).checkpoints(number)
     assert not [each for each in checkpoints if "awaited" in each.kept]
 
