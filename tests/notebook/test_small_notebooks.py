@@ -46,7 +46,7 @@ SMALL = {
 }
 OFTEN = {"predict"}  # trials, the best of them and predictions
 ELSEWHERE = {"quickstart"}  # it runs in full: test_quickstart.py
-PICTURES = {"architectures": 2, "hugging-face": 0, "lightning": 0}  # one in each of the others
+PICTURES = {"architectures": 2, "hugging-face": 0, "judge": 2, "lightning": 0}  # one in each of the others
 
 
 def test_every_notebook_is_run() -> None:
