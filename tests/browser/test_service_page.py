@@ -298,7 +298,7 @@ def test_the_last_numbers_stay_greyed_while_nothing_answers(opened, cluster):
     page = opened("ada")
     expect(page.row("Nodes", "n2")).to_contain_text("8 of 8 slots")
     page.page.context.set_offline(True)
-    expect(page.alert).to_contain_text(re.compile(r"Nothing answers at this address.*These numbers are those of \d\d:"))
+    expect(page.alert).to_contain_text(re.compile(r"Nothing answers here.*These numbers are those of \d\d:"))
     expect(page.page.get_by_role("main")).to_have_attribute("data-stale", "true")
     expect(page.row("Nodes", "n2")).to_contain_text("8 of 8 slots")
     page.page.context.set_offline(False)
