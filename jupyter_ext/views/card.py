@@ -21,6 +21,7 @@ from kernel_backend.text import (
     gang_text,
     guarantee_text,
     head_text,
+    kind_text,
     number,
     params_text,
     progress_line,
@@ -172,9 +173,7 @@ def _progress(trial: Trial, overview: Overview) -> str:
     config = overview.experiment.config
     kind, newest = trial.newest
     rows = [(name, number(value)) for name, value in newest.items()]
-    head = f"newest {kind}"
-    if config.uses_model:
-        head = "so far" if kind == "training" else "all rows"
+    head = kind_text(kind, config) if config.uses_model else f"newest {kind}"
     table = rows_html((head, ""), rows) if rows else ""
     if config.as_it_is:
         return table

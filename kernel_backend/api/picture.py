@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -18,10 +18,10 @@ from matplotlib.figure import Figure
 from matplotlib.offsetbox import AnchoredOffsetbox, HPacker, TextArea
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
 
-from kernel_backend.model.reports import Kind
+from kernel_backend.model.experiment import Config
 from kernel_backend.model.views.curves import Curve, trainings
 from kernel_backend.model.views.overview import Overview
-from kernel_backend.text import place_text, state_word
+from kernel_backend.text import kind_text, place_text, state_word
 
 INCHES, DPI = (9.0, 3.0), 200  # 900 x 300 pixels at twice the resolution
 _PANELS = 3  # metrics next to the loss
@@ -66,11 +66,6 @@ DARK = Palette(
 )
 
 
-# Labels of curves by their kind: of a training, and of what uses a model.
-_OF_TRAINING: Mapping[Kind, str] = {"training": "training", "validation": "validation"}
-_OF_ROWS: Mapping[Kind, str] = {"training": "so far", "validation": "all rows"}
-
-
 def draw(overview: Overview, curves: Sequence[Curve], dark: bool = False) -> bytes:
     """Return a PNG of 1800 x 600 pixels with an experiment's learning curves, on a dark background if `dark`.
 
@@ -80,12 +75,13 @@ def draw(overview: Overview, curves: Sequence[Curve], dark: bool = False) -> byt
     figure = Figure(figsize=INCHES, dpi=DPI, facecolor=palette.paper)
     FigureCanvasAgg(figure)
     title(figure, overview, palette, _epochs(overview))
-    if curves and overview.experiment.config.uses_model:
-        _curves(figure, [each.model_copy(update={"epoch": each.step}) for each in curves], palette, _OF_ROWS)
+    config = overview.experiment.config
+    if curves and config.uses_model:
+        _curves(figure, [each.model_copy(update={"epoch": each.step}) for each in curves], palette, config)
         for axes in figure.axes:
             axes.set_xlabel("row", color=palette.quiet, fontsize=7.5, labelpad=2)
     elif curves:
-        _curves(figure, curves, palette, _OF_TRAINING)
+        _curves(figure, curves, palette, config)
     else:
         _nothing_yet(figure, overview, palette)
     file = io.BytesIO()
@@ -152,7 +148,7 @@ def _nothing_yet(figure: Figure, overview: Overview, palette: Palette) -> None:
         figure.text(0.5, 0.39, why, color=palette.quiet, fontsize=8.5, ha="center", va="center", parse_math=False)
 
 
-def _curves(figure: Figure, curves: Sequence[Curve], palette: Palette, names: Mapping[Kind, str]) -> None:
+def _curves(figure: Figure, curves: Sequence[Curve], palette: Palette, config: Config) -> None:
     losses = _losses(curves)
     metrics = [curve for curve in curves if curve.kind == "validation" and curve.metric not in losses]
     shown = metrics[: 1 + _PANELS - len(losses)]
@@ -165,7 +161,7 @@ def _curves(figure: Figure, curves: Sequence[Curve], palette: Palette, names: Ma
     colors = {"training": palette.training, "validation": palette.validation}
     for place, loss in enumerate(losses):
         both = sorted((curve for curve in curves if curve.metric == loss), key=lambda curve: curve.kind)
-        lines = [(names[curve.kind], curve, colors[curve.kind]) for curve in both]
+        lines = [(kind_text(curve.kind, config), curve, colors[curve.kind]) for curve in both]
         _panel(figure.add_subplot(grid[place]), _shown(loss, _METRICS[panels - 1]), lines, most, palette)
     for place, curve in enumerate(shown, len(losses)):
         label = _shown(curve.metric, _METRICS[panels - 1])

@@ -106,6 +106,13 @@ def place_text(trial: Trial, config: Config) -> str:
     return f"row {trial.step}" + (f" of {trial.total_steps}" if trial.total_steps else "")
 
 
+def kind_text(kind: str, config: Config) -> str:
+    """Return how values of this kind are called: of what uses a model they are of the rows so far, or of all."""
+    if not config.uses_model:
+        return kind
+    return "so far" if kind == "training" else "all rows"
+
+
 def throughput_text(throughput: Throughput | None) -> str:
     """Format how fast rows are done, and the time that is left; "" if it is not known.
 

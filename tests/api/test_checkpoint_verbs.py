@@ -110,6 +110,21 @@ def test_what_is_pinned_stays_until_it_is_unpinned(served: Served, client: Clien
     assert "20-1" not in names(four)
 
 
+def test_what_an_evaluation_awaits_is_neither_deleted_nor_collected(served: Served, client: Client, four: Path) -> None:
+    place = Directory(folder(four))
+    place.follow(9, True)
+    for each in ("10-1", "30-1", "40-1"):
+        place.judge(each, 9, {})
+    with pytest.raises(Conflict, match="awaits an evaluation that follows its training"):
+        client.delete(1, 1, "20-1")
+    ended(served, client, KEY)
+    until(lambda: set(found(client)) == {"10-1", "20-1", "40-1"}, "the rules have been applied")
+    assert found(client)["20-1"] == ("awaited",)
+    place.judge("20-1", 9, {})
+    client.delete(1, 1, "20-1")
+    assert "20-1" not in names(four)
+
+
 def test_what_a_trial_may_need_to_go_on_is_not_deleted(served: Served, client: Client, four: Path) -> None:
     for newest in ("30-1", "40-1"):
         with pytest.raises(Conflict, match="end it first with daylight stop 1"):

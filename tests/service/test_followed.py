@@ -10,32 +10,22 @@ import pytest
 from kernel_backend.client import Client
 from kernel_backend.definition.contract import CONTRACT
 from tests.service.test_predictions import daylight
-from tests.support.world import World, until
+from tests.support.world import DEFINITION, World, until
+from tests.torture.evaluations import SOURCE, outcome, tormented
 from tests.torture.evaluations import followed as evaluated
-from tests.torture.evaluations import outcome, tormented
 
 pytestmark = pytest.mark.distributed
-# Eight steps an epoch, without a validation; with `hurry` it waits after the first epoch until that file is there.
-SOURCE = """
-import os, time
-import torch
-from torch import nn
-def dataset(samples=64):
-    x = torch.randn(samples, 8, generator=torch.Generator().manual_seed(1))
-    return torch.utils.data.TensorDataset(x, x.sum(1, keepdim=True))
-def train_data(dataset): return dataset
-def test_data(dataset): return torch.utils.data.Subset(dataset, range(16))
-def model(width=16): return nn.Sequential(nn.Linear(8, width), nn.BatchNorm1d(width), nn.ReLU(), nn.Linear(width, 1))
-def optimizer(params, lr=1e-2): return torch.optim.SGD(params, lr=lr)
-CALLS = []
-def loss(output, target, pause=0.0, hurry=""):
-    CALLS.append(1)
-    time.sleep(pause)
-    while hurry and len(CALLS) > 8 and not os.path.exists(hurry):
-        time.sleep(0.05)
-    return nn.functional.mse_loss(output, target)
-"""
-OWN = SOURCE.replace("def test_data", "def validation_data")
+# It waits after the first of its epochs, of eight steps each, until the file `hurry` is there.
+WAITING = (
+    SOURCE.replace("import time", "import os, time\nSTEPS = []", 1)
+    .replace("pause=0.0)", 'pause=0.0, hurry="")')
+    .replace(
+        "    time.sleep(pause)",
+        "    STEPS.append(1)\n"
+        "    while hurry and len(STEPS) > 8 and not os.path.exists(hurry): time.sleep(0.05)\n"
+        "    time.sleep(pause)",
+    )
+)
 
 
 def followed(world: World, number: int, *options: str) -> int:
@@ -46,8 +36,8 @@ def followed(world: World, number: int, *options: str) -> int:
 
 def test_a_training_gets_the_values_of_its_checkpoints_as_its_own_validations(world: World) -> None:
     options = {"contract": CONTRACT, "slots": 1, "epochs": 4, "checkpoint_every": {"steps": 4}}
-    own = world.submit(OWN, **options).experiment.number
-    number = world.lasting(SOURCE, pause=0.0, await_evaluation=True, **options)
+    own = world.submit(DEFINITION, **options).experiment.number
+    number = world.lasting(WAITING, pause=0.0, await_evaluation=True, **options)
     missing = f"no evaluation follows it yet: daylight evaluate {number} --follow --data DATA"
     assert missing in daylight(world, world.home, "show", str(number))
     evaluation = followed(world, number)
@@ -78,15 +68,16 @@ def test_a_search_waits_for_the_values_at_its_rungs_and_decides_by_them(world: W
     search = {"method": "asha", "trials": 3, "eta": 2, "first_rung": 1}
     options = {"contract": CONTRACT, "slots": 1, "epochs": 2, "search": search, "space": "lr=1e-4..1e-1:log"}
     number = world.submit(SOURCE, await_evaluation=True, **options).experiment.number
+    client = Client.connect(start=False, home=world.home)
+    until(lambda: [row.state for row in client.trial_rows(number)] == ["paused"] * 3, "all wait outside of their slots")
     evaluation = followed(world, number)
     assert world.ended(number).state == "completed"
     assert world.ended(evaluation).state == "completed", daylight(world, world.home, "show", str(evaluation))
-    client = Client.connect(start=False, home=world.home)
     rows = client.trial_rows(number)
     assert len(rows) == 3
     reports = [each for row in rows for each in world.reports(number, row.trial) if each.kind == "validation"]
     assert {each.step for each in reports} == {8, 16}, "the rungs"
-    assert all(row.attempts == 2 for row in rows if row.unit == 2), "it left its slots at the first rung"
+    assert all(row.attempts > 1 for row in rows if row.unit == 2)
     best = min((each for each in reports if each.step == 16), key=lambda each: each.metrics["loss"])
     assert (rows[0].best, rows[0].trial) == (best.metrics["loss"], best.trial)
     measured = [row.params["checkpoint"] for row in client.trial_rows(evaluation)]
@@ -105,7 +96,7 @@ def test_patience_goes_by_the_values_and_a_bad_judge_ends_the_evaluation(world: 
     assert stopped in daylight(world, tmp_path, "show", str(number))
     assert world.ended(evaluation).state == "completed"
     (tmp_path / "judge.py").write_text("def evaluate(model, batch): return {'loss': batch.nothing}\n")
-    number = world.lasting(SOURCE, pause=0.0, epochs=4, **options)
+    number = world.lasting(WAITING, pause=0.0, epochs=4, **options)
     evaluation = followed(world, number, "--with", str(tmp_path / "judge.py"))
     world.hurry(number)
     assert world.ended(number).state == "completed"

@@ -21,27 +21,13 @@ from kernel_backend.definition.prediction_form import CHECKPOINT, EVALUATING
 from kernel_backend.model.ids import Reference, Source
 from kernel_backend.model.labels import UNLABELLED
 from kernel_backend.model.states import EXPERIMENT_ENDED, TrialState
-from tests.support.world import World, until
+from tests.support.world import DEFINITION, World, until
 from tests.torture.victims import kill
 
-EVERY, PER_EPOCH = 4, 8  # steps from checkpoint to checkpoint, and of an epoch
+EVERY = 4  # steps from checkpoint to checkpoint
 _VICTIMS = ("rank", "launcher", "service", "rank 0 in a save")
-# It has no validation of its own: its test data are measured.
-SOURCE = """
-import time
-import torch
-from torch import nn
-def dataset(samples=64):
-    x = torch.randn(samples, 8, generator=torch.Generator().manual_seed(1))
-    return torch.utils.data.TensorDataset(x, x.sum(1, keepdim=True))
-def train_data(dataset): return dataset
-def test_data(dataset): return torch.utils.data.Subset(dataset, range(16))
-def model(width=16): return nn.Sequential(nn.Linear(8, width), nn.BatchNorm1d(width), nn.ReLU(), nn.Linear(width, 1))
-def optimizer(params, lr=1e-3): return torch.optim.SGD(params, lr=lr)
-def loss(output, target, pause=0.0):
-    time.sleep(pause)
-    return nn.functional.mse_loss(output, target)
-"""
+# It has no validation of its own: what would be that is measured.
+SOURCE = DEFINITION.replace("validation_data", "test_data")
 
 
 class Outcome(NamedTuple):

@@ -23,10 +23,14 @@ from kernel_backend.store.base import Store
 
 
 class News(NamedTuple):
-    """Checkpoints of a followed training, as 12.3/500-2, in the order of their times; and whether it saves no more."""
+    """Checkpoints of a followed training, as 12.3/500-2, in the order of their times; and whether it saves no more.
+
+    `seq` is the newest change in the store before the training was read.
+    """
 
     checkpoints: list[str]
     ended: bool
+    seq: int
 
 
 class FollowedCheckpoints:
@@ -37,18 +41,17 @@ class FollowedCheckpoints:
 
     def __init__(self, store: Store, storage: CheckpointStorage) -> None:
         self._store, self._storage = store, storage
-        self._read: dict[int, int] = {}  # the newest change in the store when an evaluation's training was read
 
-    def changed(self, evaluation: Experiment) -> bool:
-        """Return whether the training has changed since `news` has read it."""
-        since, training = self._read.get(evaluation.number), training_of(evaluation).experiment
+    def changed(self, evaluation: Experiment, since: int | None) -> bool:
+        """Return whether the training has changed since the change number `since`; None: it was not read yet."""
+        training = training_of(evaluation).experiment
         if since is None or self._store.touched_trials(training, since):
             return True
         return self._store.experiment(training).state in EXPERIMENT_ENDED
 
-    def news(self, evaluation: Experiment) -> News:
-        """Return the checkpoints of trials that have changed since the last call, and mark these trials as followed."""
-        training, since = training_of(evaluation), self._read.get(evaluation.number)
+    def news(self, evaluation: Experiment, since: int | None) -> News:
+        """Return the checkpoints of trials that have changed since then, and mark these trials as followed."""
+        training = training_of(evaluation)
         newest = self._store.last_seq()
         ended = self._store.experiment(training.experiment).state in EXPERIMENT_ENDED
         touched = None if since is None or ended else self._store.touched_trials(training.experiment, since)
@@ -58,8 +61,7 @@ class FollowedCheckpoints:
             if touched is None or trial.index in touched:
                 place = self.mark(evaluation, trial.experiment, trial.index)
                 found += [(each.at, f"{trial.id}/{each.id}") for each in self._committed(place, trial)]
-        self._read[evaluation.number] = newest
-        return News([name for _, name in sorted(found)], ended)
+        return News([name for _, name in sorted(found)], ended, newest)
 
     def mark(self, evaluation: Experiment, experiment: int, trial: int) -> Checkpoints:
         """Mark a trial as followed, so that each of its checkpoints stays until it is measured; return its storage."""

@@ -203,6 +203,7 @@ class Searches:
     def forget(self, number: int) -> None:
         """Drop the cached state of an ended search; its log stays in the store. Does not block."""
         self._errors.pop(number, None)
+        self._left.discard(number)
         lock, known = self._lock(number), self._known.get(number)
         if (known is None or known.process is None) and lock.acquire(blocking=False):
             try:
@@ -301,7 +302,8 @@ class Searches:
         with self._locked(experiment) as known:
             if known is None:
                 return True
-            if isinstance(known.searcher, Follower) and not known.searcher.ended and self._followed.changed(experiment):
+            follows = isinstance(known.searcher, Follower) and not known.searcher.ended
+            if follows and self._followed.changed(experiment, known.read):
                 return True
             heard = self._store.validations(experiment.number, known.heard)
             return bool(heard) or known.failure is not None or self._ended(experiment) != known.looked
@@ -349,12 +351,13 @@ class Searches:
         searcher = known.searcher
         if not isinstance(searcher, Follower) or searcher.ended or experiment.number in self._left:
             return
-        news = self._followed.news(experiment)
+        news = self._followed.news(experiment, known.read)
         for checkpoint in news.checkpoints:
             if not searcher.knows(checkpoint):
                 self._happen(experiment, known, Followed(checkpoint=checkpoint))
         if news.ended or not experiment.config.records:
             self._happen(experiment, known, Followed())
+        known.read = news.seq  # only now: what could not be stored is read again
 
     def _leave(self, experiment: Experiment, known: SearchState) -> None:
         self._followed.leave(experiment)

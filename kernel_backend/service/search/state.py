@@ -26,6 +26,7 @@ class SearchState:
     closed: bool = False
     failed: str | None = None  # the failure of the search class or of `prepare` that ended the search
     process: ClosableProcess | None = None
+    read: int | None = None  # the newest change in the store when the training that it follows was read
 
     def take(self, entry: LogEntry) -> None:
         """Update the state, except the searcher, by a log entry; the searcher has processed its event already."""
