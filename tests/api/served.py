@@ -256,14 +256,14 @@ class Served:
         self._loop.close()
 
 
-def archive(definition: str = DEFINITION) -> tuple[str, bytes]:
-    """Return the id and the zip of a snapshot."""
+def archive(definition: str = DEFINITION, **about: Any) -> tuple[str, bytes]:
+    """Return the id and the zip of a snapshot; `about` has further fields of its description."""
     environment = Environment(
         python="3.11.7", implementation="CPython", platform="Linux", cpu="any", cores=2, distributions={}
     )
     lines = definition.count("\n")
     piece = Piece(cell=4, line=1, count=lines, cell_line=1)
-    snapshot = Snapshot(version="0.1.0", numerics=1, pieces=(piece,), roles_from=1, environment=environment)
+    snapshot = Snapshot(version="0.1.0", numerics=1, pieces=(piece,), roles_from=1, environment=environment, **about)
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as file:
         for name, text in (("definition.py", definition), ("snapshot.json", json.dumps(snapshot.to_json()))):

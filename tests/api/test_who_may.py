@@ -16,6 +16,7 @@ from kernel_backend.api.cluster_page import PAGES
 from kernel_backend.api.routes import ROUTES
 from kernel_backend.cli import main
 from kernel_backend.client import Client
+from kernel_backend.definition.contract import CONTRACT
 from kernel_backend.errors import Conflict, Forbidden, NotFound
 from kernel_backend.model.cluster.directory import Directory
 from kernel_backend.model.cluster.people import Person
@@ -328,6 +329,16 @@ def test_anothers_code_runs_as_oneself_only_by_a_word_that_names_whose_it_is(cli
             with pytest.raises(Forbidden, match=r"is dave's, and its code would run as you.*--trust dave"):
                 again(1, asked)
     assert client["danielle"].rerun(1, Rerun(trust="dave")).experiment.owner == "danielle"
+
+
+def test_only_who_may_change_a_training_gives_it_values_by_an_evaluation(client: dict[str, Client]) -> None:
+    id, data = archive("def evaluate_data(): return 'test_data'\n", contract=CONTRACT)
+    follows = Search(method="checkpoints", options={"follow": True})
+    config = Config(form="evaluation", batch_size=256, weights_from="1", search=follows)
+    for name, refusal, why in (("danielle", Forbidden, "dave's"), ("eve", NotFound, "no experiment #1")):
+        client[name].upload_snapshot(id, data)
+        with pytest.raises(refusal, match=why):
+            client[name].submit(Submission(snapshot=id, config=config, python="/usr/bin/python3", cwd="/"))
 
 
 def test_who_only_looks_has_nothing_trained_and_stores_nothing(client: dict[str, Client]) -> None:

@@ -19,8 +19,8 @@ export function titleOf(by: SpendingReport['by']): string {
 export function columnsOf({ by, total }: SpendingReport): Column[] {
   const numbers: Omit<Column, 'number'>[] = [
     { title: 'Slot-hours' },
-    { title: 'Repeated (h)', hint: 'Slot-hours of steps taken again after a fault' },
-    { title: 'Waiting (h)', hint: 'Slot-hours without training: starts, and waits for a search' },
+    { title: 'Repeated (h)', hint: 'Slot-hours of steps repeated after a fault' },
+    { title: 'Waiting (h)', hint: 'Slot-hours without training: starts, waits for a search' },
     { title: 'Pruned (h)', hint: 'Slot-hours of pruned trials' },
     { title: 'kWh' },
     ...(total.cost === null ? [] : [{ title: 'Cost' }])

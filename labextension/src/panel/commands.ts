@@ -240,7 +240,7 @@ export class Commands {
   private _browse(): CommandRegistry.ICommandOptions {
     return {
       label: args => (args.pointed ? 'Open in the Browser' : this._label('Open in the Browser')),
-      caption: 'Open the page of the experiment, to share its address',
+      caption: "Open the experiment's page, to share its address",
       icon: launchIcon,
       isEnabled: args => this._isThere(args),
       isVisible: () => this._parts.experiments.address !== '',

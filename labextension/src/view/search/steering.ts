@@ -2,6 +2,7 @@
 
 import type { SearchStatus, TrialRow } from '../../api/types';
 import { ended } from '../../model/overview';
+import { usesModel } from '../../model/text';
 import type { Act, Look, Steer, Watch } from '../../service/watch';
 import { h, setAttribute, show } from '../dom';
 import { Attempt, form, submit } from '../form';
@@ -30,9 +31,14 @@ export function isOpen({ connection, overview }: Look): boolean {
   return connection === 'live' && overview !== null && !ended(overview) && overview.experiment.state !== 'stopping';
 }
 
-/** Return whether a search has completed and can be extended, as the service is connected. */
+/** Return whether a search of trainings has completed and can be extended, as the service is connected. */
 export function mayHaveMore({ connection, heard, overview }: Look): boolean {
-  return heard && ['live', 'ended'].includes(connection) && overview?.experiment.state === 'completed';
+  return (
+    heard &&
+    ['live', 'ended'].includes(connection) &&
+    overview?.experiment.state === 'completed' &&
+    !usesModel(overview.experiment.config)
+  );
 }
 
 export class Steering {
