@@ -23,7 +23,7 @@ from kernel_backend.model.experiment import (
     parse_metric,
     parse_slot_time,
 )
-from kernel_backend.model.ids import parse_reference, parse_source
+from kernel_backend.model.ids import ModelReference, parse_reference, parse_source, parse_subject
 from kernel_backend.model.record import Record, Value
 from kernel_backend.model.search.records import Search
 from kernel_backend.model.search.registry import method_of
@@ -200,7 +200,12 @@ def _slots(text: str) -> Any:
 
 def _references(texts: Sequence[str]) -> tuple[str, ...]:
     """Split texts such as `12,12.7` into references to experiments and trials, each in normal form."""
-    found = [parse_reference(part) for text in texts for part in text.split(",")]
+    found = []
+    for part in (part for text in texts for part in text.split(",")):
+        subject = parse_subject(part) if "@" in part else parse_reference(part)
+        if isinstance(subject, ModelReference):
+            raise InvalidRequest(f"--warm {part}: to begin with the weights of a model, write --from {subject}")
+        found.append(subject)
     return tuple(f"{each.experiment}.{each.trial}" if each.trial else str(each.experiment) for each in found)
 
 

@@ -15,7 +15,6 @@ import { partsOf, trialParts } from '../src/model/trialparts';
 import type { Connection, Look } from '../src/service/watch';
 import { mayHaveMore, steersFor } from '../src/view/search/steering';
 import { pathOf, type Shape } from '../src/view/search/shapes';
-import { spentText } from '../src/view/search/usage';
 import { columnsOf, directionOf, noteText } from '../src/view/search/columns';
 import { asha, experiment, overview } from './fakes';
 
@@ -93,6 +92,7 @@ function standing(trials: TrialRow[], more: Partial<SearchStatus> = {}): SearchS
     counts: { paused: trials.length },
     diverged: 0,
     trained: 8,
+    usage: 'asha',
     spent: 12,
     elapsed: 60,
     closed: null,
@@ -481,19 +481,6 @@ describe('how far a search is', () => {
   ])('it is not estimated if %s', (_, more) => {
     expect(searchSecondsLeft(standing([live], { limit: 16, spent: 64, ...more }), 1)).toBeNull();
   });
-});
-
-test('what a search has used is told with what it may', () => {
-  const { search } = standing([]);
-  const told = standing([], { search: { ...search, budget: 3600 }, closed: 'budget' });
-  expect(spentText(told)).toBe(
-    'asha: after epoch 1 the best quarter goes on \u00b7 8 epochs trained in 12 s of 1 h 00 min of slot time; its budget is used up'
-  );
-  const rungs = [1, 4, 16].map(unit => ({ ...BRACKET.rungs[0], unit })) as BracketStatus['rungs'];
-  expect(spentText(standing([], { brackets: [{ rungs }] }))).toMatch(/^asha: after epochs 1 and 4 the best quarter /);
-  expect(spentText(standing([], { brackets: [{ rungs }, { rungs }] }))).toMatch(
-    /^asha: at each rung the best quarter /
-  );
 });
 
 describe('trials in groups of a hyperparameter', () => {

@@ -147,7 +147,7 @@ describe('a label', () => {
   test('says the smoothed value that the ring marks, and the raw one in brackets', () => {
     const smooth = line(zigzag, { ...DEFAULTS, smoothing: 0.5 });
     expect([0, 1, 2].map(index => markedText(smooth, index))).toEqual(['3 (3)', '1 (0)', 'not finite']);
-    expect(tableOf([smooth]).rows.map(row => row[2])).toEqual(['3', '0', 'not finite']);
+    expect(tableOf([smooth], 'step').rows.map(row => row[2])).toEqual(['3', '0', 'not finite']);
   });
 
   test('says the raw value alone where nothing is smoothed', () => {
@@ -260,7 +260,7 @@ describe('in words', () => {
   test('the table has a row a step, and each line its own column', () => {
     const training = line(curve('training', 'loss', [3, null, 1]));
     const validation = line(curve('validation', 'loss', [2], { step: [30], epoch: [0.3] }));
-    expect(tableOf([training, validation])).toEqual({
+    expect(tableOf([training, validation], 'step')).toEqual({
       head: ['step', 'epoch', 'training', 'validation'],
       rows: [
         ['10', '0.1', '3', ''],
@@ -271,15 +271,20 @@ describe('in words', () => {
     });
   });
 
+  test('the table of values over rows has no epochs', () => {
+    const { head, rows } = tableOf([line(curve('validation', 'loss', [2], { step: [30], epoch: [0.3] }))], 'row');
+    expect([head, rows]).toEqual([['row', 'validation'], [['30', '2']]]);
+  });
+
   test('a long table keeps 200 rows, the first and the last among them', () => {
-    const { rows, left } = tableOf([line(curve('training', 'loss', Array<number>(399).fill(1)))]);
+    const { rows, left } = tableOf([line(curve('training', 'loss', Array<number>(399).fill(1)))], 'step');
     expect([rows.length, left, rows[0]?.[0], rows.at(-1)?.[0]]).toEqual([200, 199, '10', '3990']);
   });
 
   test('a long table keeps each validation', () => {
     const training = line(curve('training', 'loss', Array<number>(399).fill(1)));
     const validation = line(curve('validation', 'loss', [2, 1], { step: [1230, 2470], epoch: [12.3, 24.7] }));
-    const { rows } = tableOf([training, validation]);
+    const { rows } = tableOf([training, validation], 'step');
     expect(rows.filter(row => row[3]).map(row => row[0])).toEqual(['1230', '2470']);
     expect([rows.length, rows[0]?.[0], rows.at(-1)?.[0]]).toEqual([200, '10', '3990']);
   });

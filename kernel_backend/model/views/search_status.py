@@ -87,6 +87,7 @@ class SearchStatus(Record):
     diverged: int
     trained: int  # units trained by all trials together
     spent: FiniteFloat  # slot-seconds used
+    usage: str  # the training and slot time that were used, as text; "" before any was
     elapsed: FiniteFloat  # seconds from the submission to the end, or until now
     closed: Limit | None  # the limit that is used up, so that no more trials start
     over: bool

@@ -24,6 +24,7 @@ from kernel_backend.model.views.search_status import (
 )
 from kernel_backend.search.report.columns import columns
 from kernel_backend.search.report.history import NOTHING, SearchHistory, TrialHistory
+from kernel_backend.search.report.usage import usage_text
 from kernel_backend.search.rungs import WORST, RankKey, Rung
 from kernel_backend.search.settings import unit_in
 
@@ -56,7 +57,7 @@ def search_status(
     settings = history.settings
     chosen = _on_page(trials, history, seconds, page)
     row, metric = _rows(experiment.config, history, seconds), experiment.config.metric
-    best = best_of(best_values(trials), metric)
+    best, spent = best_of(best_values(trials), metric), sum(seconds.values())
     return SearchStatus(
         number=experiment.number,
         search=experiment.config.search,
@@ -69,7 +70,8 @@ def search_status(
         counts={str(state): count for state, count in Counter(trial.state for trial in trials).items()},
         diverged=len(history.diverged),
         trained=history.trained,
-        spent=sum(seconds.values()),
+        spent=spent,
+        usage=usage_text(experiment.config, history, spent),
         elapsed=max(0.0, (experiment.ended_at or now) - experiment.created_at),
         closed=history.closed,
         over=experiment.state in EXPERIMENT_ENDED,

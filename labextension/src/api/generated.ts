@@ -1946,6 +1946,7 @@ export interface components {
             diverged: number;
             trained: number;
             spent: number;
+            usage: string;
             elapsed: number;
             closed: ("budget" | "max_time") | null;
             over: boolean;

@@ -94,21 +94,30 @@ function withNotes(line: Line, index: number, raw: string, note: string): string
   return (smooth ? number(drawn) : raw) + (notes.length ? ` (${notes.join(', ')})` : '');
 }
 
-/** Return a table of at most ROWS rows: step, epoch, and each line's values; of more steps, an even selection. */
-export function tableOf(lines: readonly Line[]): { head: string[]; rows: string[][]; left: number } {
+/**
+ * Return a table of at most ROWS rows: step, epoch, and each line's values; of more steps, an even selection.
+ *
+ * Values over rows that a model is used on have no epoch, and their step is a row.
+ */
+export function tableOf(lines: readonly Line[], axis: Axis): { head: string[]; rows: string[][]; left: number } {
   const steps = [...new Set(lines.flatMap(line => line.curve.step))].sort((one, other) => one - other);
   const kept = keptSteps(lines, steps);
+  const over = axis === 'row';
   const places = lines.map(line => new Map(line.curve.step.map((step, index) => [step, index])));
   const rows = kept.map(step => {
     const indices = places.map(place => place.get(step));
     const epoch = lines.map((line, which) => line.curve.epoch[indices[which] ?? -1]).find(each => each !== undefined);
     return [
       String(step),
-      epoch === undefined ? '' : roundedEpoch(epoch),
+      ...(over ? [] : [epoch === undefined ? '' : roundedEpoch(epoch)]),
       ...lines.map((line, which) => valueText(line.curve, indices[which] ?? -1))
     ];
   });
-  return { head: ['step', 'epoch', ...lines.map(line => line.label)], rows, left: steps.length - kept.length };
+  return {
+    head: [...(over ? [axis] : ['step', 'epoch']), ...lines.map(line => line.label)],
+    rows,
+    left: steps.length - kept.length
+  };
 }
 
 /** Return an even selection of steps, and all steps of lines with few points. */

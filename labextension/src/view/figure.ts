@@ -100,7 +100,7 @@ export class Figure {
       show(this._note, this._about !== '');
       this._keys.update(picture.lines, this._hidden);
       this._say();
-      this._table.update(picture.lines);
+      this._table.update(picture);
     }
     return true;
   }

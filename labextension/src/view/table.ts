@@ -2,7 +2,7 @@
 
 import { tableOf } from './describe';
 import { h, setLines, setText, show } from './dom';
-import type { Line } from './lines';
+import type { Picture } from './plotlook';
 
 const EVERY_MS = 1000; // minimum time between updates
 
@@ -11,7 +11,7 @@ export class Table {
   private readonly _body = h('tbody');
   private readonly _left = h('p', { class: 'dl-dim', hidden: true });
   private readonly _fold: HTMLDetailsElement;
-  private _lines: readonly Line[] = [];
+  private _picture: Picture | null = null;
   private _timer: ReturnType<typeof setTimeout> | undefined;
   private _stale = true;
 
@@ -30,8 +30,8 @@ export class Table {
     return this._fold;
   }
 
-  update(lines: readonly Line[]): void {
-    this._lines = lines;
+  update(picture: Picture): void {
+    this._picture = picture;
     this._stale = true;
     if (this._fold.open) {
       this._timer ??= setTimeout(() => {
@@ -46,11 +46,11 @@ export class Table {
   }
 
   private _fill(): void {
-    if (!this._fold.open || !this._stale) {
+    if (!this._picture || !this._fold.open || !this._stale) {
       return;
     }
     this._stale = false;
-    const { head, rows, left } = tableOf(this._lines);
+    const { head, rows, left } = tableOf(this._picture.lines, this._picture.axis);
     setText(this._left, `${rows.length} of ${rows.length + left} points`);
     show(this._left, left > 0);
     setLines(this._head, head, () => h('th', { scope: 'col' }));

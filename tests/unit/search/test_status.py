@@ -15,6 +15,7 @@ from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.experiment import Config, Experiment, Metric
 from kernel_backend.model.reports import Report
 from kernel_backend.model.search.domains import Range
+from kernel_backend.model.search.methods import CHECKPOINTS
 from kernel_backend.model.search.records import Closed, Create, Extended, LogEntry, Reported, Resume, Search
 from kernel_backend.model.search.space import Parameter, Space
 from kernel_backend.model.states import ExperimentState, TrialState
@@ -24,6 +25,7 @@ from kernel_backend.model.views.search_status import SearchStatus, TrialSummary
 from kernel_backend.search.report.columns import columns, flat
 from kernel_backend.search.report.history import SearchHistory, ranked_values
 from kernel_backend.search.report.status import Page, curves, search_status
+from kernel_backend.search.report.usage import usage_text
 from tests.support.search_builders import SPACE, Logged, create, searcher, settings
 
 
@@ -185,6 +187,25 @@ def test_a_hyperparameter_is_a_column_and_who_has_it_not_comes_last_either_way()
 def test_a_column_that_is_none_is_told_with_the_nearest() -> None:
     with pytest.raises(InvalidRequest, match="momentum"):
         seen(played([0.5]).log, Page("momentun"))
+
+
+def test_what_a_search_has_used_is_told_with_what_it_may():
+    asked = experiment().config
+    search = asked.search or Search()
+    limited = asked.model_copy(update={"search": search.model_copy(update={"budget": 3600.0})})
+    history = told([*played([0.5] * 8).log, LogEntry(number=99, at=1.0, event=Closed(limit="budget"))])
+    assert usage_text(limited, history, 12.0) == (
+        "asha: at each rung the best quarter goes on \u00b7 "
+        "8 epochs trained in 12 s of 1 h 00 min of slot time; its budget is used up"
+    )
+    assert usage_text(limited, history, 0.0) == ""
+    short = usage_text(asked, told(played([0.5], first_rung=4).log, first_rung=4), 12.0)
+    assert short == "asha: after epoch 4 the best quarter goes on \u00b7 1 epoch trained in 12 s of slot time"
+
+
+def test_of_a_followed_training_its_checkpoints_are_counted():
+    followed = experiment().config.model_copy(update={"form": "evaluation", "search": Search(method=CHECKPOINTS.name)})
+    assert usage_text(followed, told(played([0.5, 0.4]).log), 3.0) == "2 checkpoints measured in 3.0 s of slot time"
 
 
 def test_a_closed_search_says_why_and_an_extended_one_has_another_limit() -> None:

@@ -397,6 +397,11 @@ def test_warm_without_a_search_is_told_what_begins_with_the_weights():
         config("--warm 63")
 
 
+def test_warm_of_a_model_is_told_what_begins_with_its_weights():
+    with pytest.raises(InvalidRequest, match="write --from memes@production"):
+        config("--search asha --warm memes@production")
+
+
 @pytest.mark.parametrize(("word", "seconds"), [("4h", 14400.0), ("10m", 600.0), ("no", 0.0)])
 def test_an_allocation_is_kept_for_a_time_or_not(word, seconds):
     found = config(f"--search random --keep-allocation {word}")

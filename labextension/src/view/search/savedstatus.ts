@@ -28,6 +28,7 @@ export function statusOf(overview: Overview): SearchStatus | null {
     diverged: rows.filter(row => row.diverged).length,
     trained: rows.reduce((sum, row) => sum + row.unit, 0),
     spent: 0,
+    usage: '',
     elapsed: (experiment.ended_at ?? experiment.created_at) - experiment.created_at,
     closed: null,
     over: ended(overview),

@@ -15,7 +15,6 @@ import { PairsTab } from './tabpairs';
 import { ParallelTab } from './tabparallel';
 import { ProgressTab } from './tabprogress';
 import type { TabView } from './tabview';
-import { spentText } from './usage';
 import { frontTrial, statusOf } from './savedstatus';
 import { isOpen, Steering, steersFor } from './steering';
 import { TrialBar } from './trialbar';
@@ -212,8 +211,8 @@ export class SearchPart {
     const { connection, overview } = seen.look;
     this._bar.update(status, connection === 'live' ? (overview?.experiment.config.slots ?? null) : null);
     setText(this._words, seen.look.overview ? searchText(seen.look.overview) : '');
-    setText(this._spent, spentText(status));
-    show(this._spent, status.spent > 0);
+    setText(this._spent, status.usage);
+    show(this._spent, status.usage !== '');
     this._steering.update(seen.look, status);
     // Reports arrive many times a second, the status of the search less often: only what has changed is drawn.
     const { brushes } = this._parallel;
