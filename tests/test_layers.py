@@ -48,6 +48,7 @@ PARTS: dict[str, set[str]] = {
     **dict.fromkeys(DECISIONS, MODEL),
     **dict.fromkeys(SEAMS, MODEL | DECISIONS | TOOLS | {"home", "devices", "overlay"}),
     "environments": MODEL | TOOLS | {"home", "snapshots"},  # another interpreter is recorded as our own is
+    "inputs": MODEL | TOOLS | {"data", "differences"},
     "engines": MODEL | TOOLS | {"home", "devices", "launch", "parent_death"},
     # A launcher posts what its ranks report, and says itself how long they made no progress.
     "launch": MODEL
@@ -60,7 +61,7 @@ PARTS: dict[str, set[str]] = {
     "unix_users": MODEL | SEAMS | TOOLS | {"devices", "workspaces", "agent"},
     "spawn_helper": set(),  # root runs it: nothing but the standard library
     # The verbs of the command line and of `%dl`: both are made from one table.
-    "commands": MODEL | TOOLS | {"text", "client", "differences", "snapshots", "data", "home", "trained"},
+    "commands": MODEL | TOOLS | {"text", "client", "differences", "snapshots", "data", "home", "trained"} | {"inputs"},
     "cluster_setup": MODEL | TOOLS | {"network"},
     "client": MODEL | {"home", "discovery", "reconnect", "peers"},
     "export": MODEL | {"client", "checkpoints", "snapshots", "trained", "text"},
@@ -68,7 +69,10 @@ PARTS: dict[str, set[str]] = {
     "service": MODEL | DECISIONS | SEAMS | TOOLS | {"home", "devices", "workspaces", "confined"},
     "api": MODEL | SEAMS | {"text", "service", "home", "peers", "fairness"},
     "launcher_server": MODEL | TOOLS | {"api", "service", "home", "network"},
-    "runner": MODEL | TOOLS | {"artifacts", "checkpoints", "snapshots", "data", "home", "parent_death", "trained"},
+    "runner": MODEL
+    | TOOLS
+    | {"artifacts", "checkpoints", "snapshots", "data", "home", "parent_death", "trained"}
+    | {"inputs"},
     "service_database": MODEL | TOOLS | {"home", "discovery", "service", "store"},
     "parts": MODEL | SEAMS | {"workspaces", "unix_users"},
     "hub_mode": MODEL | {"identity", "discovery"},

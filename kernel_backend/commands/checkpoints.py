@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from kernel_backend.client import Client
 from kernel_backend.commands.answer import FAILED, OK, USAGE, Answer, Table, Text
+from kernel_backend.commands.disk import cached
 from kernel_backend.commands.download import download
 from kernel_backend.commands.verb import JSON, NUMBER, Call, Verb, argument
 from kernel_backend.errors import InvalidRequest, NotFound
@@ -175,6 +176,8 @@ def _checkpoint(call: Call) -> Answer:
 
 def _gc(call: Call) -> Answer:
     options = call.arguments
+    if options.cache:
+        return cached(clean=not options.dry_run)
     number = call.reference.experiment if options.reference else None
     found = call.client.collect(number, options.dry_run)
     lines = collected_lines(found, options.dry_run, options.verbose)
@@ -234,9 +237,10 @@ VERBS = (
             ),
             argument("--dry-run", action="store_true", help="only say what would go"),
             argument("--verbose", action="store_true", help="also list what is retained, and why"),
+            argument("--cache", action="store_true", help="the remote data on this machine that no training uses"),
             JSON,
         ),
-        ("gc --dry-run", "gc 12 --verbose"),
+        ("gc --dry-run", "gc 12 --verbose", "gc --cache"),
         takes="one experiment; without it, all",
         client=("collect",),
     ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -12,6 +13,9 @@ import xxhash
 from kernel_backend.differences.listing import changes, changes_text, read_list
 
 UNREADABLE = "unreadable"  # stored instead of a digest
+
+_ESCAPES = {"\\": "\\", "t": "\t", "n": "\n", "r": "\r"}
+_ESCAPED = re.compile(r"\\([\\tnr]|x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8})")
 
 Say = Callable[[str], None]
 
@@ -70,3 +74,14 @@ def printable(name: str) -> str:
     """Return a file name escaped to fit on one line; different names stay different."""
     escaped = name.replace("\\", "\\\\").replace("\t", "\\t").replace("\n", "\\n").replace("\r", "\\r")
     return escaped.encode("utf-8", "backslashreplace").decode()
+
+
+def raw_name(name: str) -> str:
+    r"""Return the file name of which `printable` made this text.
+
+    Examples
+    --------
+    >>> raw_name(printable("a\\b\tc")) == "a\\b\tc"
+    True
+    """
+    return _ESCAPED.sub(lambda found: _ESCAPES.get(found[1]) or chr(int(found[1][1:], 16)), name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from keyword import iskeyword
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,6 +25,11 @@ class Declared(NamedTuple):
     files: dict[str, bytes] = {}  # the lists, by name in the snapshot
     warnings: tuple[str, ...] = ()
 
+    @property
+    def inputs(self) -> dict[str, str]:
+        """Return the URL of each input by its name: data that a training finds as a local folder."""
+        return {each.into: each.path for each in self.data if each.into}
+
 
 def fingerprint(path: str, say: Say = lambda text: None, at: Path | None = None) -> Fingerprint:
     """Return the fingerprint of the data that is now at an absolute path or a URL.
@@ -39,20 +45,29 @@ def fingerprint(path: str, say: Say = lambda text: None, at: Path | None = None)
 def declare(names: Iterable[str], cwd: Path, say: Say = lambda text: None) -> Declared:
     """Fingerprint the data that `--data` declares; return a record and a list of files for each path, without repeats.
 
-    `names` are the values of `--data`: paths, of which relative ones start at `cwd`, and URLs. `say` is called with
-    progress. Raises InvalidRequest if nothing exists at a path.
+    `names` are the values of `--data`: paths, of which relative ones start at `cwd`, and URLs, which may be inputs with
+    a name, as `train=s3://bucket/train`. `say` is called with progress. Raises InvalidRequest if nothing exists at a
+    path.
     """
     data: list[Data] = []
     files: dict[str, bytes] = {}
     warnings: list[str] = []
     paths: dict[str, str] = {}
-    for name in names:
-        paths.setdefault(name if is_url(name) else os.path.abspath(cwd / Path(name).expanduser()), name)
+    inputs: dict[str, str] = {}
+    for text in names:
+        into, name = named(text)
+        path = name if is_url(name) else os.path.abspath(cwd / Path(name).expanduser())
+        if into and inputs.setdefault(into, path) != path:
+            raise InvalidRequest(f"--data {text}: {into} is {inputs[into]} already: give one of them another name")
+        paths.setdefault(path, text)
+    into_of = {path: into for into, path in inputs.items()}
+    if len(into_of) < len(inputs):
+        raise InvalidRequest(f"--data {' and '.join(sorted(inputs))}: two of them name the same data: leave one out")
     for number, (path, name) in enumerate(paths.items()):
         found, listed = fingerprint(path, say), f"{DATA}/{number}.tsv"
         files[listed] = found.listed
         sizes = {"files": len(found.files), "bytes": found.bytes}
-        data.append(Data(name=name, path=path, digest=found.digest, listed=listed, **sizes))
+        data.append(Data(name=name, into=into_of.get(path, ""), path=path, digest=found.digest, listed=listed, **sizes))
         if found.unreadable:
             warnings.append(
                 f"--data {name}: {len(found.unreadable):,} of {len(found.files):,} files cannot be read (first: "
@@ -72,6 +87,26 @@ def changed_since(data: Data, listed: bytes, at: Path | None = None) -> str:
     except InvalidRequest as error:
         return error.message
     return "" if found.digest == data.digest else changed_text(data.path, listed, found.listed)
+
+
+def named(text: str) -> tuple[str, str]:
+    """Split a value of `--data` into the input's name, "" for none, and the path or URL.
+
+    Raises InvalidRequest for a name that no argument of a function can have.
+
+    Examples
+    --------
+    >>> named("train=s3://bucket/train")
+    ('train', 's3://bucket/train')
+    >>> named("/data/a=1")
+    ('', '/data/a=1')
+    """
+    into, found, where = text.partition("=")
+    if not found or not is_url(where) or is_url(into):
+        return "", text
+    if not into.isidentifier() or iskeyword(into):
+        raise InvalidRequest(f"--data {text}: {into} is no name: write a word, as train={where}")
+    return into, where
 
 
 def is_url(path: str) -> bool:

@@ -9,7 +9,10 @@ from kernel_backend.data.base import File, Fingerprint, fingerprint_of, printabl
 from kernel_backend.errors import InvalidRequest
 
 # Fields in which stores identify content, the most reliable first: S3, Google, Azure and others.
-_MARKS = ("ETag", "etag", "md5Hash", "generation", "VersionId", "content_md5", "checksum", "mtime", "LastModified")
+_MARKS = (
+    *("ETag", "etag", "md5Hash", "generation", "VersionId", "content_md5", "blob_id", "checksum", "mtime"),
+    "LastModified",
+)
 
 
 def fingerprint(url: str) -> Fingerprint:
@@ -34,5 +37,15 @@ def fingerprint(url: str) -> Fingerprint:
 
 def _file(path: str, root: str, facts: Mapping[str, Any]) -> File:
     name = path.removeprefix(root.rstrip("/")).lstrip("/") or path.rsplit("/", 1)[-1]
-    mark = next((str(facts[key]).strip('"') for key in _MARKS if facts.get(key) is not None), "")
-    return File(printable(name), int(facts.get("size") or 0), mark)
+    return File(printable(name), int(facts.get("size") or 0), version_of(facts))
+
+
+def version_of(facts: Mapping[str, Any]) -> str:
+    """Return the version of an object, from what fsspec knows of it; "" if the store tells none.
+
+    Examples
+    --------
+    >>> version_of({"name": "bucket/a.jpg", "size": 3, "ETag": '"d41d8cd9"'})
+    'd41d8cd9'
+    """
+    return next((str(facts[key]).strip('"') for key in _MARKS if facts.get(key) is not None), "")

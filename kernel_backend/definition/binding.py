@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from kernel_backend.definition.contract import Definition
@@ -11,6 +11,7 @@ from kernel_backend.model.experiment import Config
 from kernel_backend.model.record import Value
 from kernel_backend.model.search.domains import Choices, Range
 from kernel_backend.model.search.space import Parameter, Space
+from kernel_backend.model.values import nearest
 
 
 class Bound(NamedTuple):
@@ -74,6 +75,30 @@ def with_epochs(definition: Definition, config: Config, given: Mapping[str, Valu
             f"{name}={value} and --epochs {config.epochs} are both the number of epochs: leave one of them out"
         )
     return Config.model_validate(config.model_dump(exclude_unset=True) | {"epochs": value}), rest
+
+
+def with_inputs(
+    definition: Definition, inputs: Mapping[str, str], given: Mapping[str, Value], code: Iterable[bytes]
+) -> tuple[dict[str, Value], list[str]]:
+    """Give each input, as in `--data train=s3://bucket/train`, to the argument or constant of its name.
+
+    Returns the values with those of the inputs, which are URLs, and a problem for each input that nothing in `code`
+    takes.
+    """
+    values, problems = dict(given), list[str]()
+    reads = any(b"DAYLIGHT_DATA" in text for text in code)
+    for name, url in inputs.items():
+        if name in given:
+            problems.append(f"{name} is both given, {given[name]!r}, and an input, {url}: leave one of them out")
+        elif name in definition.hyperparameters:
+            values[name] = url
+        elif not reads:
+            near = nearest(name, definition.hyperparameters)
+            problems.append(
+                f"--data {name}={url}: nothing takes {name}{near}. Write it as an argument, as in "
+                f'def train_data({name}), or read os.environ["DAYLIGHT_DATA"] + "/{name}", a local folder'
+            )
+    return values, problems
 
 
 def configured(definition: Definition, config: Config) -> Config:

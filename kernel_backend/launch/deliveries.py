@@ -46,6 +46,7 @@ class Deliveries:
         notes: Sequence[str] = (),
         phase: Phase | None = None,
         phase_seconds: float = 0.0,
+        phase_text: str = "",
     ) -> Instruction:
         """Send records, notes to the user, the phase of rank 0, and due measurements; return the service's answer.
 
@@ -61,6 +62,7 @@ class Deliveries:
             use=due.use,
             phase=phase,
             phase_seconds=phase_seconds,
+            phase_text=phase_text,
         )
         answer = client.deliver(self.job.id, token, delivery)
         self._measuring.delivered(due)

@@ -18,7 +18,7 @@ from kernel_backend.durable import replacing
 from kernel_backend.launch.gang_outcome import result_of
 from kernel_backend.model.frames import Sources
 from kernel_backend.model.launch.launch_spec import LaunchSpec, read_job, token_digest
-from kernel_backend.model.launch.progress import BEGINNING, Tick, progress_file, read_tick, stacks_file
+from kernel_backend.model.launch.progress import BEGINNING, Tick, detail_file, progress_file, read_tick, stacks_file
 from kernel_backend.model.launch.times import Clocked, read_times, times_file
 from kernel_backend.model.record import Record
 from kernel_backend.model.reports import AttemptResult, Measurements, NodeEnd
@@ -99,6 +99,13 @@ class AttemptFolder(NamedTuple):
             return read_tick((self.path / progress_file(rank)).read_bytes())
         except FileNotFoundError:
             return BEGINNING
+
+    def detail(self, rank: int) -> str:
+        """Return what a rank says it is doing in a long phase; "" if it says nothing."""
+        try:
+            return (self.path / detail_file(rank)).read_text()[:300]
+        except (OSError, ValueError):
+            return ""
 
     def times(self, rank: int) -> Clocked | None:
         """Return how many seconds a rank has spent on each part of its steps; None if it has written no times yet.

@@ -169,6 +169,7 @@ class Delivery(Measurements):
     notes: tuple[Annotated[str, Field(max_length=2000)], ...] = Field((), max_length=10)  # warnings of the launcher
     phase: Phase | None = None  # of rank 0 now; None: not told
     phase_seconds: Annotated[FiniteFloat, Field(ge=0)] = 0.0  # for how long it has been in this phase
+    phase_text: Annotated[str, Field(max_length=300)] = ""  # what it does in this phase; "" if the phase says it
 
 
 class Instruction(Record):

@@ -117,6 +117,7 @@ class Data(Record):
     """State at submission of data that was declared with `--data`: a folder, a file or a prefix of an object store."""
 
     name: str  # as the user wrote it
+    into: str = ""  # the input's name, by which the training finds it as a local folder; "": it is only recorded
     path: str  # absolute, or a URL
     files: int
     bytes: int

@@ -18,6 +18,8 @@ LAST_WORDS_S = 30.0  # for a comparison that is running when the training ends
 def changes(job: LaunchSpec, snapshot: Snapshot | None) -> Iterator[str]:
     """Yield a sentence for each declared folder, file or URL that changed since submission or cannot be compared."""
     for data in snapshot.data if snapshot else ():
+        if data.into:  # its versions were compared when it was fetched
+            continue
         try:
             place = job.config.data_at.get(data.name, data.path)
             listed = (Path(job.code) / data.listed).read_bytes()

@@ -17,6 +17,7 @@ from typing import Any
 from kernel_backend.data.observed import LISTED, installed_in, is_data, observed, real_name
 from kernel_backend.definition.code import code_id, is_code
 from kernel_backend.home import stand_in_folder
+from kernel_backend.inputs.node_cache import cache_root
 from kernel_backend.model.facts import Delivered
 from kernel_backend.model.launch.launch_spec import LaunchSpec
 from kernel_backend.model.reports import Fact, Note
@@ -187,7 +188,8 @@ def watch_files(job: LaunchSpec) -> None:
     """Start recording the files that this process opens, except Daylight's files of this job and installed packages."""
     ours = tuple(os.path.realpath(each) for each in (job.code, job.home, job.checkpoints))
     attempt = str(Path(job.code).parent)
-    ours = (*ours, job.code, job.home, job.checkpoints, attempt, *installed_in(sys.path))
+    inputs = str(cache_root(os.environ))  # declared with their versions
+    ours = (*ours, job.code, job.home, job.checkpoints, attempt, inputs, *installed_in(sys.path))
     opened_files.watch(partial(_is_data, overlay=_overlay(job), ours=ours))
 
 

@@ -18,6 +18,7 @@ from kernel_backend.model.reports import Note, Report
 from kernel_backend.runner import failure
 from kernel_backend.runner.artifacts import ArtifactWriter
 from kernel_backend.runner.context import FormTraining, RankContext, training_of
+from kernel_backend.runner.data.inputs import with_inputs
 from kernel_backend.runner.definition.functions import Functions
 from kernel_backend.runner.definition.load import load, read_snapshot
 from kernel_backend.runner.definition.prepare_hook import prepared
@@ -75,12 +76,13 @@ def _trained(job: LaunchSpec, folder: Path, tell: Callable[[str], None]) -> Any:
     config = job.config
     device = exactness.settle(job.placement[0].kind, config, 0)
     seeds.reseed(seeds.mix(config.seed, "init", "definition"))
-    loaded = load(Path(job.code), Path(job.cwd), params=job.params)
     spool, progress, ranks = PrintedSpool(folder / "spool.jsonl", tell), Progress(folder, 0), SingleRank()
+    job = with_inputs(job, read_snapshot(Path(job.code)), Instructions(), spool, progress)
+    loaded = load(Path(job.code), Path(job.cwd), params=job.values)
     prepared(job, loaded, progress)
     run.begin(ArtifactWriter(job, spool, progress))
     constants = {"run": run, "device": device, "rank": 0, "world": 1, "epochs": config.epochs}
-    functions = Functions(loaded, job.params, config.seed, constants)
+    functions = Functions(loaded, job.values, config.seed, constants)
     choice = Choice("torch", "in the notebook's process")
     numerics = exactness.numerics(device, config, 1, choice.name)
     code = code_of(Path(job.code))

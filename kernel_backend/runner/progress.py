@@ -11,8 +11,18 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
+from kernel_backend.durable import replacing
 from kernel_backend.model.launch import times
-from kernel_backend.model.launch.progress import SHOW_STACKS, SIZE, Phase, Tick, progress_file, stacks_file, write_tick
+from kernel_backend.model.launch.progress import (
+    SHOW_STACKS,
+    SIZE,
+    Phase,
+    Tick,
+    detail_file,
+    progress_file,
+    stacks_file,
+    write_tick,
+)
 from kernel_backend.runner.forked_children import plain_signal
 from kernel_backend.runner.timing.clock import CLOCK
 
@@ -40,6 +50,11 @@ class Progress:
         CLOCK.phase(phase, step)
         if self.listener is not None:
             self.listener(phase, step)
+
+    def tell(self, text: str) -> None:
+        """Tell users what a long phase is doing; the text replaces the one before."""
+        with contextlib.suppress(OSError), replacing(self.folder / detail_file(self.rank), durable=False) as file:
+            file.write(text.encode())
 
     def times(self) -> memoryview:
         """Create the file that sums the seconds of each part of this rank's work, and return its mapped memory."""

@@ -20,9 +20,10 @@ from kernel_backend.runner import plots
 from kernel_backend.runner.artifacts import ArtifactWriter
 from kernel_backend.runner.batch_size.find import find_batch_size
 from kernel_backend.runner.context import FormTraining, RankContext, training_of
+from kernel_backend.runner.data.inputs import Released, with_inputs
 from kernel_backend.runner.declared_data import DeclaredDataCheck, changes
 from kernel_backend.runner.definition.functions import Functions
-from kernel_backend.runner.definition.load import lengths_of, load
+from kernel_backend.runner.definition.load import lengths_of, load, read_snapshot
 from kernel_backend.runner.definition.prepare_hook import prepared
 from kernel_backend.runner.definition.process_check import ProcessCheck, process_check
 from kernel_backend.runner.definition.state_check import check_state
@@ -65,6 +66,10 @@ def work(
     if not spool.speaks:
         silence_trackers()
     code_id = code_of(Path(job.code))
+    try:
+        job = with_inputs(job, read_snapshot(Path(job.code)), instructions, spool, progress)
+    except Released:
+        return RELEASED
     watch_files(job)
     writes = TrialWrites(job, lambda text: spool.say(Note(level="warning", text=text)))
     if spool.speaks and config.search is not None:
@@ -72,7 +77,7 @@ def work(
     progress.tick("loading", 0)
     with protected_rank_variables(lambda text: spool.say(Note(text=text)), also=() if spool.speaks else SILENT):
         process = process_check(Path(job.code)) if spool.speaks else ProcessCheck(None, "")
-        loaded = load(Path(job.code), Path(job.cwd), process.cell_begins, job.params, lengths_of(job.config))
+        loaded = load(Path(job.code), Path(job.cwd), process.cell_begins, job.values, lengths_of(job.config))
     form = form_named(loaded.definition.form)
     # Values of a script do not exist yet, and those of a cell with other constants are others.
     if spool.speaks and not form.whole and not loaded.is_changed:
@@ -109,7 +114,7 @@ def work(
     keep = ArtifactWriter(job, spool, progress) if ranks.rank == 0 else None
     run.begin(keep)
     constants = {"run": run, "device": device, "rank": ranks.rank, "world": ranks.size, "epochs": config.epochs}
-    functions = Functions(loaded, job.params, config.seed, constants)
+    functions = Functions(loaded, job.values, config.seed, constants)
     numerics = exactness.numerics(device, config, ranks.size, choice.name)
     context = RankContext(
         job, loaded, functions, ranks, choice, device, numerics, code_id, instructions, spool, progress

@@ -309,7 +309,13 @@ OPTIONS: tuple[Option, ...] = (
         {"nargs": 2, "metavar": ("PATTERN", "ACTION"), "action": "append"},
         config="on_log",
     ),
-    _list("--data", "data", "PATH", "folder, file or s3://... whose files are listed and compared; may be repeated"),
+    _list(
+        "--data",
+        "data",
+        "PATH",
+        "folder, file or s3://... whose files are listed and compared; train=s3://... is read as a local folder; may "
+        "be repeated",
+    ),
     _list("--commit", "data", "ID", "version of data kept by lakeFS, DVC or others, to be shown; may be repeated"),
     Option(("--name",), "view", "what to call it [its notebook or file, and what is new]", {"metavar": "TEXT"}),
     _list("--tag", "view", "TAG", "tag by which it is found, or several as baseline,paper; may be repeated"),

@@ -60,6 +60,7 @@ WHOSE = {
     "kernel_backend/model/search/registry.py": f"{OURS}: search methods that an admin has installed",
     "kernel_backend/runner/batch_size/find.py": RANK,
     "kernel_backend/runner/context.py": f"{RANK}: the module of its training form",
+    "kernel_backend/runner/data/inputs.py": f"{OURS}: it fetches data with the rank's credentials",
     "kernel_backend/runner/data/remote_error.py": RANK,
     "kernel_backend/runner/definition/load.py": RANK,
     "kernel_backend/runner/definition/state_check.py": RANK,

@@ -61,7 +61,13 @@ class LaunchSpec(Record):
     keep_allocation: float | None = None  # seconds of an allocation for gangs of its search; None: its own job
     loader: LoaderSetting | None = None  # found by an earlier attempt; None: none, or the configuration has a number
     batch: BatchSize | None = None  # found by an earlier attempt, or by the experiment that is rerun
+    inputs: dict[str, str] = {}  # name of each input -> its place on this node, once a rank has brought it there
     staged: bool = False  # its nodes do not see the service's home: files go through the service
+
+    @property
+    def values(self) -> dict[str, Value]:
+        """Return the hyperparameters as the code gets them: an input's place on this node in place of its URL."""
+        return self.params | {name: place for name, place in self.inputs.items() if name in self.params}
 
     @property
     def id(self) -> AttemptId:

@@ -19,12 +19,14 @@ Phase = Literal[
     "connecting",
     "building",
     "sizing",
+    "fetching",
 ]
 PHASES: tuple[Phase, ...] = get_args(Phase)
 
 # Phases before the end of the first step, in the words that users read of them.
 OF_START: dict[Phase, str] = {
     "starting": "importing torch",
+    "fetching": "fetching data",
     "loading": "running the captured code",
     "preparing": "running prepare",
     "connecting": "connecting the ranks",
@@ -84,6 +86,11 @@ def read_tick(data: bytes) -> Tick | None:
 def progress_file(rank: int) -> str:
     """Return the name of a rank's progress file within the attempt's folder."""
     return f"progress-{rank}"
+
+
+def detail_file(rank: int) -> str:
+    """Return the name of the file in which a rank says what a long phase is doing."""
+    return f"detail-{rank}.txt"
 
 
 def stacks_file(rank: int) -> str:

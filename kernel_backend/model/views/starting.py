@@ -17,6 +17,7 @@ class StartPhase(NamedTuple):
 
     phase: Phase
     since: float
+    text: str = ""  # what it does in this phase; "" if the phase says it
 
 
 def duration(seconds: float) -> str:
@@ -43,12 +44,16 @@ def starting_text(overview: Overview, told: StartPhase | None, now: float) -> st
         return ""
     attempt, config = overview.attempts[-1], overview.experiment.config
     if overview.state == TrialState.STARTING:
+        if told and told.text:
+            return told.text
         words = OF_START.get(told.phase, _BEFORE) if told else _BEFORE
         since = told.since if told else attempt.granted_at or attempt.created_at
         slots = f"{attempt.slots} slot{'' if attempt.slots == 1 else 's'}"
         return f"preparing {slots}: {_lasting(words, now - since)}"
     if overview.state != TrialState.RUNNING:
         return ""
+    if told and told.text:
+        return told.text
     if config.as_it_is:  # what its own process does before it reports is unknown
         begun = all(trial.step == 0 and not trial.newest[1] for trial in overview.trials)
         return f"the {'command' if config.form == 'command' else 'cell'} has started" if begun else ""

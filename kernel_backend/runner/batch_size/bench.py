@@ -81,7 +81,7 @@ class Bench:
         seeds.reseed(seeds.mix(config.seed, "init", "definition"))
         silence_trackers()
         loaded = load(
-            Path(self._job.code), Path(self._job.cwd), params=self._job.params, lengths=lengths_of(self._job.config)
+            Path(self._job.code), Path(self._job.cwd), params=self._job.values, lengths=lengths_of(self._job.config)
         )
         run.begin(None)
         self.limit = limit_memory(device, task.free)
@@ -91,7 +91,7 @@ class Bench:
         self._context = RankContext(
             job=self._job,
             loaded=loaded,
-            functions=Functions(loaded, self._job.params, config.seed, constants),
+            functions=Functions(loaded, self._job.values, config.seed, constants),
             ranks=LoneRank(task.rank, task.size, task.local_rank),
             choice=Choice(task.backend, ""),
             device=device,

@@ -56,7 +56,7 @@ def _place(job: LaunchSpec) -> str:
 def _run(job: LaunchSpec, loaded: Loaded) -> None:
     # Shared values are computed for `prepare` only, and files that it reads are not this trial's data.
     with opened_files.unheard():
-        Functions(loaded, job.params, job.config.seed, {}).prepared("prepare", frozenset())()
+        Functions(loaded, job.values, job.config.seed, {}).prepared("prepare", frozenset())()
 
 
 @contextmanager

@@ -23,7 +23,7 @@ class StartPhases:
         """Store the phase in a delivery of attempt `key`, or forget the attempt if it has started."""
         self._phases.pop(key, None)
         if delivery.phase in OF_START:
-            self._phases[key] = StartPhase(delivery.phase, now - delivery.phase_seconds)
+            self._phases[key] = StartPhase(delivery.phase, now - delivery.phase_seconds, delivery.phase_text)
         if len(self._phases) > MOST:
             del self._phases[next(iter(self._phases))]
 

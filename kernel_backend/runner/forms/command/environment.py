@@ -57,7 +57,7 @@ def program_env(
         CHECKPOINTS: str(checkpoints),
         FOLDER: str(folder),
         METRICS: str(folder / messages_file(rank)),
-        PARAMS: json.dumps(job.params),
+        PARAMS: json.dumps(job.values),
     }
 
 
@@ -67,7 +67,7 @@ def argv(command: Command, job: LaunchSpec, checkpoints: Path, python: str) -> l
     `checkpoints` is the program's checkpoint folder. The path of the program becomes that of its copy in the snapshot,
     and a first argument `python` becomes the path of the job's interpreter, which the parameter `python` has.
     """
-    words = command.filled(job.params, str(checkpoints))
+    words = command.filled(job.values, str(checkpoints))
     if command.at is not None and command.program is not None:
         words[command.at] = str(Path(job.code) / PROJECT / command.program)
     if words[0] != PYTHON:

@@ -8,9 +8,11 @@ from pathlib import Path
 from kernel_backend.definition.parse import parse, parse_snapshot
 from kernel_backend.definition.script.modules import shipped_modules
 from kernel_backend.errors import InvalidDefinition
+from kernel_backend.model.launch.exit_codes import RELEASED
 from kernel_backend.model.launch.launch_spec import LaunchSpec
 from kernel_backend.model.snapshot import DEFINITION
 from kernel_backend.runner.context import FormTraining
+from kernel_backend.runner.data.inputs import Released, with_inputs
 from kernel_backend.runner.declared_data import DeclaredDataCheck
 from kernel_backend.runner.definition.load import read_snapshot
 from kernel_backend.runner.forms.command.training import CommandTraining
@@ -28,6 +30,10 @@ def work(
     """
     code = Path(job.code)
     snapshot = read_snapshot(code)
+    try:
+        job = with_inputs(job, snapshot, instructions, spool, progress)
+    except Released:
+        return RELEASED
     source = (code / DEFINITION).read_text(encoding="utf-8")
     definition = (
         parse_snapshot(source, snapshot, shipped_modules(code, snapshot.project)) if snapshot else parse(source)

@@ -77,7 +77,7 @@ class ScriptTraining:
         project, command = loaded.snapshot.project if loaded.snapshot else None, loaded.definition.command
         modules = without_program(shipped_modules(Path(rank.job.code), project), command)
         path = Path(str(loaded.module.__file__))
-        written = with_values(loaded.cell, modules, rank.job.params, rank.config.epochs)
+        written = with_values(loaded.cell, modules, rank.job.values, rank.config.epochs)
         cell = loaded.snapshot.roles_from if loaded.snapshot else 1
         self._values = ValueWriter(rank, set_by_cell(written.tree, cell))
         counts = not marked(written.tree, cell)  # before it is compiled

@@ -1,0 +1,216 @@
+"""Test trainings that read data of an object store as a local folder, with a real store."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import fsspec
+import numpy as np
+import pytest
+
+from kernel_backend.inputs.node_cache import ROOT
+from tests.support.object_store import object_store
+from tests.support.submitted import daylight, submit_program
+from tests.support.world import World
+
+pytestmark = pytest.mark.distributed
+
+FUNCTIONS = """
+import glob
+import numpy as np
+import torch
+from torch import nn
+
+def train_data(train):
+    files = sorted(glob.glob(train + "/*/*.npy"))
+    x = torch.stack([torch.from_numpy(np.load(file)) for file in files])
+    return torch.utils.data.TensorDataset(x, x.sum(1, keepdim=True))
+
+def model():
+    return nn.Linear(4, 1)
+
+def optimizer(params, lr=0.1):
+    return torch.optim.SGD(params, lr=lr)
+
+def loss(output, target):
+    return nn.functional.mse_loss(output, target)
+"""
+PROGRAM = """
+import os
+import time
+import numpy as np
+import torch
+from torch import nn
+
+train = "data/train"
+torch.set_num_threads(1)
+torch.manual_seed(0)
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+names = sorted(os.path.join(at, name) for at, _, names in os.walk(train) for name in names)
+x = torch.stack([torch.from_numpy(np.load(name)) for name in names])
+for epoch in range(3):
+    while epoch == 1 and os.path.exists("HOLD"):
+        time.sleep(0.05)
+    loss = (model(x) - x.sum(1, keepdim=True)).square().mean()
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    print(epoch, loss.item(), flush=True)
+"""
+SAMPLES = 32
+
+
+@pytest.fixture(scope="module")
+def bucket() -> Iterator[str]:
+    with object_store() as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def world(bucket: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    folder = tmp_path_factory.mktemp("inputs")
+    with pytest.MonkeyPatch.context() as variables:
+        variables.setenv(ROOT, str(folder / "cache"))
+        made = World(folder / "home", shared_forkserver=True)
+        made.serve()
+        yield made
+        made.close()
+
+
+@pytest.fixture(scope="module")
+def local(bucket: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder of samples that are in the bucket, too."""
+    folder = tmp_path_factory.mktemp("samples")
+    for number in range(SAMPLES):
+        (folder / str(number % 4)).mkdir(exist_ok=True)
+        values = np.random.default_rng(number).standard_normal(4)
+        np.save(folder / str(number % 4) / f"sample {number:02}.npy", values.astype("float32"))
+    fsspec.filesystem("s3").put(f"{folder}/", f"{bucket}/train/", recursive=True)
+    return folder
+
+
+def test_functions_read_it_by_an_argument_to_the_same_bits_as_a_local_folder(
+    world: World, bucket: str, local: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "train.py").write_text(FUNCTIONS)
+    line = ["submit", "train.py", "--slots", "2", "--epochs", "2", "--batch-size", "8", "--threads", "1", "--quiet"]
+    remote = daylight(world, *line, "--data", f"train={bucket}/train", cwd=tmp_path)
+    assert remote.returncode == 0, remote.stderr
+    plain = daylight(world, *line, f"train={local}", cwd=tmp_path)
+    assert plain.returncode == 0, plain.stderr
+    numbers = [int(each.stdout.split()[0].lstrip("#")) for each in (remote, plain)]
+    first, _ = [world.ended(number) for number in numbers]
+    assert [world.overview(number).state for number in numbers] == ["completed", "completed"]
+    assert world.weights(numbers[0]) == world.weights(numbers[1])
+    assert first.experiment.params["train"] == f"{bucket}/train"  # not a place on one node
+    assert any(f"train: fetched {SAMPLES} objects" in each for each in first.warnings + first.informational)
+
+
+def test_a_killed_program_goes_on_with_the_versions_of_its_submission(
+    world: World, bucket: str, local: Path, tmp_path: Path
+) -> None:
+    hold = tmp_path / "hold"
+    hold.touch()
+    line = [f"--data=train={bucket}/train", "--checkpoint-every=1steps", "--", "python", "train.py"]
+    number = submit_program(world, tmp_path / "project", PROGRAM.replace("HOLD", str(hold)), *line)
+    world.reached(number, 1)
+    world.checkpointed(number)
+    changed = f"{bucket}/train/0/sample 00.npy"
+    store = fsspec.filesystem("s3")
+    before = store.cat(changed)
+    store.pipe(changed, b"another")
+    try:
+        world.ranks()[0].kill()
+        hold.unlink()
+        ended = world.ended(number)
+    finally:
+        store.pipe(changed, before)
+    assert (ended.state, ended.trials[0].attempt) == ("completed", 2)
+    notes = " ".join((*ended.warnings, *ended.informational))
+    assert f"{changed} was replaced since this was submitted" in notes
+    assert "are used" in notes
+
+    again = submit_program(
+        world, tmp_path / "again", PROGRAM.replace("data/train", str(local)), "--", "python", "train.py"
+    )
+    assert world.ended(again).state == "completed"
+    log = daylight(world, "logs", str(number)).stdout
+    assert [each for each in log.splitlines() if each[:1].isdigit()] == daylight(
+        world, "logs", str(again)
+    ).stdout.splitlines()
+
+
+def test_a_command_and_its_processes_find_it_in_the_environment(
+    world: World, bucket: str, local: Path, tmp_path: Path
+) -> None:
+    command = [
+        "sh",
+        "-c",
+        'cd "$DAYLIGHT_DATA"; find train/ -type f | wc -l; cat one {one}; touch train/new || echo refused',
+    ]
+    fsspec.filesystem("s3").pipe(f"{bucket}/one.txt", b"only\n")
+    said = [f"--data=train={bucket}/train", f"--data=one={bucket}/one.txt"]
+    number = submit_program(world, tmp_path / "project", "", *said, "--form", "command", "--", *command)
+    assert world.ended(number).state == "completed"
+    log = daylight(world, "logs", str(number)).stdout
+    assert str(SAMPLES) in log.split()
+    assert log.split().count("only") == 2  # by its name in the folder, and by the placeholder
+    assert "refused" in log.split() or os.getuid() == 0
+
+
+def test_what_this_machine_has_is_shown_and_removed(world: World, bucket: str, local: Path, tmp_path: Path) -> None:
+    held = json.loads(daylight(world, "du", "--cache", "--json").stdout)
+    assert held["bytes"] == held["idle"] > 0
+    assert "no training uses" in daylight(world, "gc", "--cache", "--dry-run").stdout
+    removed = daylight(world, "gc", "--cache")
+    assert removed.stdout.splitlines()[1] == f"remote data in {os.environ[ROOT]}: 0 objects, 0 B"
+
+
+def test_an_input_that_nothing_takes_or_that_is_not_there_is_refused_before_anything_is_sent(
+    world: World, bucket: str, local: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "train.py").write_text(FUNCTIONS)
+    for given, said in [
+        (f"trains={bucket}/train", "nothing takes trains (did you mean train?)"),
+        (f"train={bucket}/nothing", "there is no object below it"),
+        (f"1train={bucket}/train", "1train is no name: write a word"),
+    ]:
+        refused = daylight(world, "submit", "train.py", "--data", given, cwd=tmp_path)
+        assert refused.returncode != 0
+        assert said in refused.stderr
+
+
+def test_a_version_that_is_nowhere_any_more_fails_with_both_versions(
+    world: World, bucket: str, local: Path, tmp_path: Path
+) -> None:
+    store = fsspec.filesystem("s3")
+    store.pipe(f"{bucket}/changing/a.npy", b"first")
+    hold = tmp_path / "hold"
+    hold.touch()
+    blocker = submit_program(
+        world,
+        tmp_path / "blocker",
+        f"import os, time\nwhile os.path.exists({str(hold)!r}): time.sleep(0.05)",
+        "--slots=2",
+        "--form",
+        "command",
+        "--",
+        "python",
+        "train.py",
+    )
+    world.state(blocker, "running")
+    number = submit_program(
+        world, tmp_path / "project", PROGRAM, f"--data=train={bucket}/changing", "--", "python", "train.py"
+    )
+    store.pipe(f"{bucket}/changing/a.npy", b"second")
+    hold.unlink()
+    ended = world.ended(number)
+    assert ended.state == "failed"
+    failure = ended.attempts[-1].failure
+    assert failure is not None
+    assert f"{bucket}/changing/a.npy was replaced since this was submitted: it was" in failure.message
+    assert ended.trials[0].attempt == 1  # another attempt would find the same
