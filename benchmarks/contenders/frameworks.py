@@ -27,17 +27,17 @@ def lightning_in_a_job(step: Callable[[], None]) -> None:
     ours.train_lightning(step, *LIGHTNING)
 
 
-def keras_alone(step: Callable[[], None]) -> None:
+def keras_alone(step: Callable[[], None], backend: str) -> None:
     _alone(step)
-    os.environ["KERAS_BACKEND"] = "torch"
+    os.environ |= {"KERAS_BACKEND": backend, "TF_NUM_INTRAOP_THREADS": "1", "TF_NUM_INTEROP_THREADS": "1"}
     from contenders import keras_cell as cell
 
     cell.model().fit(*cell.train_data(), batch_size=32, epochs=ours.FOR_EVER, verbose=0, callbacks=cell.callbacks())
 
 
-def keras_in_a_job(step: Callable[[], None]) -> None:
+def keras_in_a_job(step: Callable[[], None], backend: str, batch_size: int = 32) -> None:
     step_hook.install(step)
-    prepared = _prepared("keras_cell.py")
+    prepared = _prepared("keras_cell.py", "import tensorflow\n" * (backend == "tensorflow"), batch_size=batch_size)
     from kernel_backend.runner.forms.keras.training import KerasTraining
 
     with _silent():
@@ -65,9 +65,9 @@ def _alone(step: Callable[[], None]) -> None:
     step_hook.install(step)
 
 
-def _prepared(cell: str) -> Any:
-    source = Path(__file__).with_name(cell).read_text()
-    return ours.context(Path(tempfile.mkdtemp()), source, {}, **OPTIONS)
+def _prepared(cell: str, above: str = "", **options: Any) -> Any:
+    source = above + Path(__file__).with_name(cell).read_text()
+    return ours.context(Path(tempfile.mkdtemp()), source, {}, **OPTIONS, **options)
 
 
 def _silent() -> contextlib.AbstractContextManager[Any]:
