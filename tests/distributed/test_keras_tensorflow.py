@@ -1,14 +1,16 @@
-"""Test Keras models on TensorFlow, on one slot: the bits of Keras' own `fit`, also after every kill."""
+"""Test Keras models on TensorFlow: the bits of Keras' own `fit` on one slot, one training on several, each kill."""
 
 from __future__ import annotations
 
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
+from form_contract import FormContract
 from gang import STAND, Trial, as_json
 from test_keras import CELL as ON_TORCH
 
@@ -47,23 +49,107 @@ class OnTensorFlow(Trial):
         return super().job(resume_from).model_copy(update={"python": str(environment())})
 
 
-def test_a_kill_in_the_middle_of_an_epoch_changes_no_bit(python, tmp_path, home):
-    whole = OnTensorFlow(tmp_path / "whole", CELL, slots=1, service_home=home)
-    first = whole.run()
-    assert first.codes == [0], first.logs()
+@pytest.fixture(scope="module")
+def wholes(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], tuple[Trial, Any]]:
+    """Provide a function `wholes(slots)` that returns a training without a fault, and its attempt; each is run once."""
+    made: dict[int, tuple[Trial, Any]] = {}
+
+    def whole(slots: int) -> tuple[Trial, Any]:
+        if slots not in made:
+            folder = tmp_path_factory.mktemp("whole")
+            trial = OnTensorFlow(folder, CELL, slots=slots, backend="horovod", service_home=home)
+            attempt = trial.run()
+            assert attempt.codes == [0] * slots, attempt.logs()
+            made[slots] = trial, attempt
+        return made[slots]
+
+    return whole
+
+
+@pytest.mark.parametrize("slots", [pytest.param(1, marks=pytest.mark.long), 2])
+def test_a_kill_in_the_middle_of_an_epoch_changes_no_bit(wholes, tmp_path, home, slots):
+    whole, first = wholes(slots)
     assert first.started.guarantee.startswith("reproducible: a kill")
-    trial = OnTensorFlow(tmp_path / "killed", CELL, slots=1, every="1steps", service_home=home)
-    killed = trial.start(hold=9).reaches(8).kill(0)
-    assert killed.codes != [0], killed.logs()
+    # Over torch, and not over Horovod as before: sums over two ranks are the same.
+    trial = OnTensorFlow(tmp_path, CELL, slots=slots, every="1steps", service_home=home)
+    killed = trial.start(hold=9).reaches(8).kill(slots - 1)
+    assert 0 not in killed.codes, killed.logs()
     resumed = trial.run(trial.pinned())
-    assert resumed.codes == [0], resumed.logs()
+    assert resumed.codes == [0] * slots, resumed.logs()
     assert resumed.started.resumed_from is not None
     assert trial.weights() == whole.weights()
     assert trial.parts() == whole.parts()
-    assert as_json(trial.newest().state["callbacks"]) == as_json(whole.newest().state["callbacks"])
+    for part in ("callbacks", *(f"random-{rank}" for rank in range(slots))):
+        assert as_json(trial.newest().state[part]) == as_json(whole.newest().state[part])
     assert (trial.folder / "log.csv").read_text() == (whole.folder / "log.csv").read_text()
     assert as_json(resumed.reports("validation")[12]) == as_json(first.reports("validation")[12])
+
+
+def test_one_slot_trains_the_bits_that_keras_alone_trains(wholes, python, tmp_path):
+    whole, _ = wholes(1)
     assert plainly_trained(whole, tmp_path, python) == whole.weights()
+
+
+# Samples with weights, the last batch with one, and an embedding, whose gradients name rows. The first weights are
+# constants, as each backend draws others.
+LEARNED = """
+import keras
+import numpy as np
+import torch
+random = np.random.default_rng(7)
+x = random.integers(0, 9, (45, 4))
+y = (x[:, :2].sum(1) + random.standard_normal(45) > 8).astype("float32")[:, None]
+net = keras.Sequential([
+    keras.Input((4,)),
+    keras.layers.Embedding(9, 3, embeddings_initializer=keras.initializers.Constant(0.1)),
+    keras.layers.Flatten(),
+    keras.layers.Dense(2, activation="tanh", kernel_initializer=keras.initializers.Constant(0.3)),
+    keras.layers.Dense(1, activation="sigmoid", kernel_initializer="ones", kernel_regularizer="l2"),
+])
+metrics = ["accuracy", keras.metrics.AUC(name="auc"), keras.metrics.F1Score("macro", threshold=0.5, name="f1")]
+net.compile(keras.optimizers.Adam(0.05, global_clipnorm=0.5), "binary_crossentropy", metrics=metrics)
+history = net.fit(
+    x[:25], y[:25], sample_weight=np.linspace(0, 2, 25, dtype="float32"), batch_size=12, epochs=3,
+    validation_data=(x[25:], y[25:]),
+)
+"""
+
+
+def test_two_slots_train_what_one_slot_on_torch_trains_under_the_same_curves(tmp_path, home):
+    trials = [
+        Trial(tmp_path / "torch", LEARNED, slots=1),
+        OnTensorFlow(tmp_path / "tensorflow", "import tensorflow as tf\n" + LEARNED, slots=2, service_home=home),
+    ]
+    found = []
+    for trial in trials:
+        run = trial.run()
+        assert run.codes == [0] * trial.slots, run.logs()
+        trained, validated = run.reports("training"), run.reports("validation")
+        assert len(validated) == trial.epochs
+        sums = {name.partition("/")[0]: each.double().sum().item() for name, each in trial.model().items()}
+        found.append({**trained[max(trained)], **validated[max(validated)], **sums})
+    assert found[0].keys() >= {"loss", "accuracy", "auc", "f1", "val_loss", "val_accuracy", "val_auc", "val_f1"}
+    assert found[1] == pytest.approx(found[0], rel=1e-4)
+
+
+@pytest.mark.long
+class TestContract(FormContract):
+    """Test that Keras on TensorFlow keeps what every form promises, on two slots."""
+
+    source = CELL
+    diverging = CELL.replace("Adam(lr)", "SGD(float('inf'))")
+    slots = 2
+    home: ClassVar[Path]
+
+    @pytest.fixture(scope="class", autouse=True)
+    @classmethod
+    def _of_home(cls, home: Path) -> None:
+        cls.home = home
+
+    @classmethod
+    def trial(cls, folder: Path, source: str = "", **more: Any) -> Trial:
+        """Return a trial of the cell in a Python with TensorFlow."""
+        return OnTensorFlow(folder, source or cls.source, slots=cls.slots, service_home=cls.home, **more)
 
 
 # What the cell's author would write: the order of samples and the seed of the model are the runner's.
@@ -110,6 +196,19 @@ manifest = home.committed()[-1]
 loaded = scope["model"]()
 set_weights(loaded, manifest, load_model(home, manifest))
 assert all((a == b).all() for a, b in zip(loaded.get_weights(), net.get_weights(), strict=True))
+
+# And a step that is not compiled, in which this rank uses the first of three weights, and another one the second.
+# The latest weights are sent first.
+from kernel_backend.runner.forms.keras.gradients import StepGradients
+from kernel_backend.runner.ranks.backends import SingleRank
+class Other(SingleRank):
+    def allreduce_sum(self, tensor, name):
+        return tensor.add_(torch.tensor([0.0, 1.0, 0.0] if name.endswith("used") else [3.0, 0.0, 0.0]))
+sgd = keras.optimizers.SGD(1.0)
+weights = [keras.Variable([0.0] * size) for size in (2, 1, 1)]
+step = StepGradients(Other(), lambda: 0.5, torch.device("cpu")).applied("sgd", sgd)
+step([tf.constant([2.0, 4.0]), None, None], weights)
+assert [each.numpy().tolist() for each in weights] == [[-1.0, -2.0], [-3.0], [0.0]]
 """
 
 

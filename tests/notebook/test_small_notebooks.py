@@ -34,7 +34,7 @@ SMALL = {
     "hugging-face": [("num_train_epochs=10", "num_train_epochs=1")],
     "judge": [("--epochs 12", "--epochs 2"), ("time.sleep(0.1)", "time.sleep(0.0)")],
     "keras": [("--epochs 6", "--epochs 1")],
-    "keras-tensorflow": [("--epochs 10", "--epochs 1")],
+    "keras-tensorflow": [("--epochs 10", "--slots 2 --epochs 1")],
     "lightning": [("max_epochs=6", "max_epochs=1")],
     "lora": [("--epochs 8 --out first", "--epochs 1 --out first"), ("--epochs 8 --capture", "--epochs 1 --capture")],
     "predict": [("--trials 8 --epochs 8", "--trials 2 --epochs 2"), ("ROWS = 1_000_000", "ROWS = 3_000")],

@@ -15,7 +15,6 @@ from kernel_backend.definition.keras.fit import keras_fit
 from kernel_backend.definition.keras.source import importable, training_line
 from kernel_backend.definition.script.defined import definitions
 from kernel_backend.definition.trainer_arguments import callbacks_of
-from kernel_backend.model.experiment import Config
 from kernel_backend.model.record import Value
 
 
@@ -42,16 +41,6 @@ def _importable(
 
 def _loadable(tree: ast.Module, roles_from: int, definition: Definition) -> ast.Module | None:
     return definitions(tree) if definition.calls_fit else None
-
-
-def _sums_gradients(definition: Definition, config: Config) -> str | None:
-    if definition.keras_backend != "tensorflow" or config.slots == 1:
-        return None
-    return (
-        f"--slots {config.slots}: Keras on TensorFlow trains on one slot, as gradients are summed over slots by torch "
-        "and Horovod for torch alone. Write --slots 1; or train on the torch backend, by "
-        'os.environ["KERAS_BACKEND"] = "torch" above `import keras`, and keras.ops in place of tensorflow'
-    )
 
 
 def _gives(tree: ast.Module, roles_from: int, definition: Definition) -> list[str]:
@@ -84,7 +73,6 @@ KERAS = TrainingForm(
         "validate_every": "nothing: Keras validates after each epoch",
         "validate_first": "nothing: Keras validates after each epoch",
     },
-    rules=(_sums_gradients,),
     advice="pass it to compile(metrics=[...])",
     by_role=True,
     importable=_importable,

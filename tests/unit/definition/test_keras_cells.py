@@ -100,14 +100,12 @@ def test_the_backend_is_the_one_that_the_cell_names(before, backend):
     assert (definition.form, definition.keras_backend) == ("keras", backend)
 
 
-def test_tensorflow_trains_on_one_slot_and_more_are_refused_with_the_reason():
+def test_either_backend_trains_on_any_number_of_slots():
     definition = parse("import tensorflow as tf\n" + CELL)
     assert definition.summary == "keras on TensorFlow: model train_data validation_data callbacks"
-    check_options(definition, Config(slots=1))
-    with pytest.raises(InvalidDefinition) as refused:
-        check_options(definition, Config(slots=2))
-    assert "--slots 2: Keras on TensorFlow trains on one slot" in refused.value.message
-    check_options(parse(CELL), Config(slots=2))
+    for each in (definition, parse(CELL)):
+        for slots in (Config(slots=1), Config(slots=2), Config(slots=3, least_slots=1)):
+            check_options(each, slots)
 
 
 @pytest.mark.parametrize(

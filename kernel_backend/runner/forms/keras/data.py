@@ -19,6 +19,7 @@ from kernel_backend.errors import InvalidDefinition
 from kernel_backend.runner.context import RankContext
 from kernel_backend.runner.data import Batch, Batches, Source, source
 from kernel_backend.runner.determinism.random_states import RandomStates
+from kernel_backend.runner.forms.keras.values import on_torch
 from kernel_backend.runner.loop.forward import to_device
 
 if TYPE_CHECKING:
@@ -118,11 +119,13 @@ class Shares(DataAdapter):  # type: ignore[misc]
         return itertools.chain(itertools.repeat(SKIPPED, self.taken), self._pass())
 
     def get_tf_dataset(self) -> Any:
-        """Return one pass over this rank's shares on TensorFlow, as a `tf.data.Dataset`.
-
-        Batches that an earlier attempt has trained are left out.
-        """
+        """Return this rank's shares on TensorFlow as a `tf.data.Dataset`, each of which must be `read` before."""
         return self.feed.dataset()
+
+    def read(self) -> None:
+        """Read this rank's share of the batch of the step that begins; Keras on torch has it already."""
+        if not on_torch():
+            self.feed.read()
 
     @cached_property
     def feed(self) -> Feed:

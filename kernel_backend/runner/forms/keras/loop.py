@@ -13,6 +13,7 @@ from kernel_backend.runner.context import RankContext
 from kernel_backend.runner.external_loop.auxiliary_weights import hold_auxiliary
 from kernel_backend.runner.external_loop.training import ExternalTraining
 from kernel_backend.runner.forms.keras.data import Shares
+from kernel_backend.runner.forms.keras.gradients import StepGradients
 from kernel_backend.runner.forms.keras.metrics import MetricSums
 from kernel_backend.runner.forms.keras.state import (
     CallbackState,
@@ -26,6 +27,7 @@ from kernel_backend.runner.forms.keras.state import (
     unbuilt_auxiliaries,
 )
 from kernel_backend.runner.forms.keras.user_callbacks import watches_batches
+from kernel_backend.runner.forms.keras.values import on_torch
 from kernel_backend.runner.metrics.sums import share
 from kernel_backend.runner.timing.clock import CLOCK
 from kernel_backend.snapshots.keras_models import described as described_model
@@ -46,6 +48,10 @@ class KerasLoop:
         self._rank, self._model = rank, model
         self._train, self._validation = train, validation
         self._description = description(model) if described else None
+        self._device = torch.device(rank.device if rank.choice.name == "torch" else "cpu")  # of what ranks exchange
+        self.gradients: StepGradients | None = None  # on torch, ExternalTraining averages them
+        if rank.ranks.size > 1 and not on_torch():
+            self.gradients = StepGradients(rank.ranks, self._fraction, self._device)
         self._sums: MetricSums | None = None  # from the first epoch on
         self._stopped: list[int | None] | None = self._saved.get("stopped")  # the length at which a callback stopped it
         self._before: list[list[torch.Tensor]] = []  # states to restore after a batch without samples of this rank
@@ -113,14 +119,16 @@ class KerasLoop:
         rank, training, model = self._rank, self.training, self._model
         config = rank.config
         training.expected_steps = config.steps or config.epochs * self._train.count
-        self._sums = MetricSums(model, rank.ranks, torch.device(rank.device if rank.choice.name == "torch" else "cpu"))
+        self._sums = MetricSums(model, rank.ranks, self._device)
         self._weights = model_variables(model)
         others = other_variables(model)
-        restored = training.register("model", self._weights)
-        training.register("state", others)
+        restored = self._register("model", self._weights)
+        self._register("state", others)
         for name, each in optimizers(model).items():
             training.register(name, KerasOptimizer(each))
             each.apply = CLOCK.part("optimizer")(each.apply)  # the clock's hooks time only torch optimizers
+            if self.gradients is not None:
+                each.apply = self.gradients.applied(name, each)
         training.register("callbacks", CallbackState(callbacks))
         if self._stopped is not None and self._stopped != self._length:
             for each in callbacks:
@@ -135,7 +143,7 @@ class KerasLoop:
             model.reset_metrics()  # as at the start of each epoch
         training.called = {"model": model, "loss": model.loss, "callbacks": list(callbacks)}
         if beside := auxiliary_variables(model, training.called):
-            training.register("variables", Variables(beside))
+            self._register("variables", Variables(beside))
         if unbuilt := unbuilt_auxiliaries(training.called):
             rank.limit_guarantee(
                 f"not reproducible: {', '.join(unbuilt)}: used beside the model, and without variables before the "
@@ -144,8 +152,20 @@ class KerasLoop:
         hold_auxiliary(training, training.register, optimizers(model).values())
         training.begin()
 
+    def _register(self, name: str, variables: Variables) -> bool:
+        """Register variables for the checkpoints; return True if they were restored from one."""
+        restored = self.training.register(name, variables, average=on_torch())
+        variables.store()
+        return restored
+
+    def _fraction(self) -> float:
+        """Return the part of the current global batch that this rank computes."""
+        own, total = self._train.samples
+        return own / total
+
     def begin_step(self) -> None:
         """Begin a step of Keras' `fit`; if this rank has no samples in its batch, copy the metrics' states aside."""
+        self._train.read()
         self.training.begin_step(self._train.samples)
         self._keep_aside(self._train)
 
@@ -194,6 +214,7 @@ class KerasLoop:
     def begin_validation_batch(self) -> None:
         """Begin a batch of a validation; if this rank has no samples in it, copy the metrics' states aside."""
         assert self._validation is not None
+        self._validation.read()
         self._keep_aside(self._validation)
 
     def validated(self, batch: int, logs: Any) -> Any:
@@ -215,6 +236,7 @@ class KerasLoop:
         """Begin a validation: copy rank 0's BatchNorm statistics to all ranks."""
         self.training.tick_validation()
         share(list(self._weights.buffers()), self._rank.ranks)
+        self._weights.store_buffers()
 
     def end_epoch(self, logs: Any) -> None:
         """Report the validation of an epoch, if it had one, and end its last step and the epoch.
@@ -259,6 +281,7 @@ class KerasLoop:
             with torch.no_grad():
                 for each, before in zip(self._weights.buffers(), buffers, strict=True):
                     each.copy_(before)
+            self._weights.store_buffers()
 
 
 def description(model: Any) -> str | None:

@@ -13,6 +13,7 @@ import keras
 import torch
 
 from kernel_backend.errors import InvalidDefinition
+from kernel_backend.runner.forms.keras.values import read, write
 from kernel_backend.runner.ranks.backends import Ranks
 
 
@@ -33,7 +34,7 @@ class MetricSums:
 
     @property
     def _states(self) -> list[torch.Tensor]:
-        return [each.value for each in self._model.metrics_variables]
+        return [read(each) for each in self._model.metrics_variables]
 
     def add_up(self) -> None:
         """Replace the metrics' states on every rank by their sums over the ranks; all ranks must call it."""
@@ -44,8 +45,8 @@ class MetricSums:
             # In float64, as float32 holds whole numbers, such as sample counts, only up to 16 million.
             flat = torch.cat([each.detach().reshape(-1).to("cpu", torch.float64) for each in states])
             total = self._ranks.allreduce_sum(flat.to(self._device), "metrics").to("cpu")
-            for each, part in zip(states, torch.split(total, [each.numel() for each in states]), strict=True):
-                each.copy_(part.view(each.shape))
+            parts = torch.split(total, [each.numel() for each in states])
+            self.put([part.view(each.shape).to(each.dtype) for each, part in zip(states, parts, strict=True)])
 
     def take(self) -> list[torch.Tensor]:
         """Return copies of the metrics' states on this rank, which `put` can restore."""
@@ -53,9 +54,8 @@ class MetricSums:
 
     def put(self, states: list[torch.Tensor]) -> None:
         """Overwrite the metrics' states with `states`, which `take` returned."""
-        with torch.no_grad():
-            for each, before in zip(self._states, states, strict=True):
-                each.copy_(before)
+        for variable, before in zip(self._model.metrics_variables, states, strict=True):
+            write(variable, before)
 
 
 def _leaves(metrics: list[Any]) -> Iterator[Any]:
@@ -89,7 +89,7 @@ def _of_samples(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
     def checked(y_true: Any, y_pred: Any, **settings: Any) -> Any:
         found = function(y_true, y_pred, **settings)
-        if not getattr(found, "shape", ()):
+        if not tuple(getattr(found, "shape", ())):  # of a tensor of TensorFlow, a shape without dimensions is true
             raise InvalidDefinition(
                 f"the metric {name} is one number of a batch, whose mean depends on the number of slots: "
                 "return one value for each sample, or take a keras.metrics.Metric or --slots 1"

@@ -38,7 +38,7 @@ class Variables(nn.Module):
                 self.register_buffer(name, read(each))
         if not on_torch():
             self.register_state_dict_pre_hook(lambda *_: self.refresh())  # type: ignore[no-untyped-call]
-            self.register_load_state_dict_post_hook(lambda *_: self._write())  # type: ignore[no-untyped-call]
+            self.register_load_state_dict_post_hook(lambda *_: self.store())  # type: ignore[no-untyped-call]
 
     def named_buffers(self, *args: Any, **options: Any) -> Iterator[tuple[str, Tensor]]:
         """Yield the buffers by name, with the values that their variables have now."""
@@ -49,6 +49,14 @@ class Variables(nn.Module):
         """Read the values of all variables again if this module has copies of them (Keras does not run on torch)."""
         self._read({**self._parameters, **self._buffers})
 
+    def store(self) -> None:
+        """Write the values of this module to its variables, if it has copies of them."""
+        self._write({**self._parameters, **self._buffers})
+
+    def store_buffers(self) -> None:
+        """Write the values of the buffers to their variables, if they are copies of them."""
+        self._write(self._buffers)
+
     def _read(self, copies: Mapping[str, Tensor | None]) -> None:
         if not on_torch():
             with torch.no_grad():
@@ -56,10 +64,11 @@ class Variables(nn.Module):
                     if own is not None:
                         own.copy_(read(self._variables[name]))
 
-    def _write(self) -> None:
-        for name, own in {**self._parameters, **self._buffers}.items():
-            if own is not None:
-                write(self._variables[name], own.detach())
+    def _write(self, copies: Mapping[str, Tensor | None]) -> None:
+        if not on_torch():
+            for name, own in copies.items():
+                if own is not None:
+                    write(self._variables[name], own.detach())
 
 
 def model_variables(model: Any) -> Variables:
@@ -99,7 +108,7 @@ def unbuilt_auxiliaries(called: Mapping[str, Any]) -> list[str]:
 def differ(model: Any, seed: int, rank: int) -> None:
     """Reseed the model's random layers, such as dropout, by `seed` and `rank`, so that ranks draw different numbers."""
     for place, each in enumerate(_seeds(model)):
-        first, second = each.value.tolist()
+        first, second = read(each).tolist()
         each.assign([(first + seeds.mix(seed, "keras", place, rank)) % _SEEDS, second])
 
 

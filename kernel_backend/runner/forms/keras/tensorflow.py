@@ -23,23 +23,42 @@ def make_deterministic(seed: int, *, operations: bool) -> None:
         tf.config.experimental.enable_op_determinism()
 
 
+def draw_apart(seed: int, rank: int) -> None:
+    """Seed TensorFlow's global generator by rank, once all ranks have made the same model and data."""
+    import tensorflow as tf
+
+    if rank:
+        tf.random.set_seed(seeds.mix(seed, "steps", "tensorflow", rank) % 2**31)
+
+
 class Feed:
-    """Batches of torch tensors as a `tf.data.Dataset`; each batch is read only when a step needs it."""
+    """Batches of torch tensors as a `tf.data.Dataset`; each batch is read before the step that trains on it."""
 
     def __init__(self, batches: Callable[[], Iterator[Any]]) -> None:
         """Create the feed; `batches` returns an iterator over the batches of one pass over the data."""
         self._batches = batches
-        self._error: BaseException | None = None
+        self._pass: Iterator[Any] = iter(())
+        self._batch: Any = None  # what the next step gets
+
+    def read(self) -> None:
+        """Read the next batch, after the last one of a pass the first of another, for the step that follows.
+
+        It is read in this thread, where its errors are those of the user's data, and not TensorFlow's.
+        """
+        try:
+            self._batch = next(self._pass)
+        except StopIteration:
+            self._pass = self._arrays()
+            self._batch = next(self._pass)
 
     def dataset(self) -> Any:
-        """Return the dataset; every iteration over it is one pass."""
+        """Return the dataset, whose next element is always the batch that was read last."""
         import tensorflow as tf
 
         options = tf.data.Options()
         options.autotune.enabled = False
-        # Nothing is read ahead, as the loop counts the samples of the batch that was read last.
-        options.experimental_optimization.inject_prefetch = False
-        found = tf.data.Dataset.from_generator(self._told, output_signature=get_tensor_spec(self._few))
+        options.experimental_optimization.inject_prefetch = False  # so that no batch is taken before it is read
+        found = tf.data.Dataset.from_generator(self._read_last, output_signature=get_tensor_spec(self._few))
         return found.with_options(options)
 
     @property
@@ -51,25 +70,9 @@ class Feed:
     def _few(self) -> list[Any]:
         return list(itertools.islice(self._arrays(), NUM_BATCHES_FOR_TENSOR_SPEC))
 
-    def guarded(self, step: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        """Wrap a step of Keras so that errors of the user's data code are raised unchanged, not as TensorFlow's."""
-
-        def guarded(iterator: Any) -> Any:
-            try:
-                return step(iterator)
-            except Exception:
-                if self._error is not None:
-                    raise self._error from None
-                raise
-
-        return guarded
-
-    def _told(self) -> Iterator[Any]:
-        try:
-            yield from self._arrays()
-        except Exception as error:
-            self._error = error
-            raise
+    def _read_last(self) -> Iterator[Any]:
+        while True:
+            yield self._batch
 
     def _arrays(self) -> Iterator[Any]:
         for batch in self._batches():

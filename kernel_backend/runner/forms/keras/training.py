@@ -105,23 +105,31 @@ class KerasTraining:
             save_trained(self._rank, (self._model, history, *self._callbacks))
 
     def _wrap_steps(self) -> None:
-        """Wrap Keras' training and validation steps.
+        """Wrap Keras' training step: it skips batches that an earlier attempt has trained.
 
-        Training steps skip batches that an earlier attempt has trained; errors of the user's data code are raised
-        unchanged.
+        On TensorFlow with several ranks, errors of the exchange of gradients are raised unchanged.
         """
         model, loop = self._model, self._loop
-        model.make_train_function()
         if on_torch():
+            model.make_train_function()
             model.train_function = _skipping(model.train_function)
             return
+        if loop.gradients is not None:
+            self._compile_without_xla()
+        tensorflow.draw_apart(self._rank.config.seed, self._rank.ranks.rank)
+        model.make_train_function()
         # On TensorFlow, Keras creates the variables of optimizer and metrics in the first step, too late for a restore.
         model._symbolic_build(data_batch=self._train.feed.first)
-        step = self._train.feed.guarded(model.train_function)
+        step = model.train_function if loop.gradients is None else loop.gradients.guarded(model.train_function)
         model.train_function = lambda iterator: {} if loop.skipping else step(iterator)
-        if self._validation is not None:
-            model.make_test_function()
-            model.test_function = self._validation.feed.guarded(model.test_function)
+
+    def _compile_without_xla(self) -> None:
+        if self._model.jit_compile:
+            self._rank.note(
+                "jit_compile is off: XLA compiles no step in which slots exchange gradients, so that the step is a "
+                "graph of TensorFlow without XLA"
+            )
+            self._model.jit_compile = False
 
     def _limit_guarantee(self) -> None:
         """Report "not reproducible" if the code draws random numbers that no restart can repeat.
