@@ -1,9 +1,9 @@
 """Keep remote objects on a node's disk, each once, and build read-only folders of hard links to them.
 
-    <root>/objects/<2 hex>/<key>        a whole object; <key>.part is one that is being downloaded
-    <root>/views/<digest>/data/...      folder of hard links to the objects of one list
-    <root>/views/<digest>/held-<pid>  hard links to its objects until it is complete
-    <root>/sets/<digest>/<name>         links to the views of a training, by the names of its inputs
+    <root>/objects/<2 hex>/<key>         a whole object; <key>.part is one that is being downloaded
+    <root>/views/<digest>/data/...       folder of hard links to the objects of one list
+    <root>/views/<digest>/held-<token>/  hard links to its objects until it is complete
+    <root>/sets/<digest>/<name>          links to the views of a training, by the names of its inputs
 
 An object is written beside its place, synced and renamed, so that a file of the cache is whole. The downloader holds a
 lock on the file that it writes, so that each object is fetched once. A view is in use while any process holds its lock:
@@ -99,8 +99,7 @@ class NodeCache:
         place = self.root / _SETS / digest
         place.mkdir(exist_ok=True)
         for name, target in views.items():
-            making = place / f".{name}.{os.getpid()}"
-            making.unlink(missing_ok=True)
+            making = place / f".{name}.{secrets.token_hex(8)}"
             making.symlink_to(target)
             making.replace(place / name)
         return place
@@ -191,7 +190,8 @@ class View:
 
     def __init__(self, folder: Path, objects: Path) -> None:
         self._folder, self._objects = folder, objects
-        self._held = folder / f"{_HELD}{os.getpid()}"
+        self._token = secrets.token_hex(8)  # not a number of a process, which another pod may have, too
+        self._held = folder / f"{_HELD}{self._token}"
 
     @property
     def data(self) -> Path:
@@ -234,8 +234,7 @@ class View:
         Raises InvalidRequest if two names exclude each other, as `a` and `a/b` do.
         """
         if not self.data.exists():
-            making = self._folder / f"{_MAKING}{os.getpid()}"
-            _remove(making)
+            making = self._folder / f"{_MAKING}{self._token}"
             making.mkdir()
             try:
                 self._link(names, making)
