@@ -87,15 +87,19 @@ def _moves(declared: Sequence[Data], words: Sequence[str]) -> dict[str, str]:
     """Return the current location of declared data by its name (or path), from words such as `leslie=/mnt/leslie`."""
     moves: dict[str, str] = {}
     for word in words:
-        found = [(each, name) for each in declared for name in (each.name, each.path) if word.startswith(f"{name}=")]
+        found = [(each, name) for each in declared for name in _names(each) if word.startswith(f"{name}=")]
         if not found:
-            known = ", ".join(each.name for each in declared) or "none"
+            known = ", ".join(each.into or each.name for each in declared) or "none"
             how = "a rerun takes the new place of the data as --data leslie=/mnt/leslie"
             raise InvalidRequest(f"--data {word}: {how}; declared is: {known}")
         data, name = max(found, key=lambda each: len(each[1]))
         place = word[len(name) + 1 :]
         moves[data.name] = place if is_url(place) else str(Path(place).expanduser().absolute())
     return moves
+
+
+def _names(data: Data) -> list[str]:
+    return [name for name in (data.into, data.name, data.path) if name]
 
 
 def _found(then: Data, listed: bytes, places: Sequence[str]) -> _RestoredPlace:

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import fsspec
 import numpy as np
 import pytest
+from s3fs import S3FileSystem
 
 from kernel_backend.inputs.node_cache import ROOT
+from tests.support.bad_network import BadNetwork, bad_network
 from tests.support.object_store import object_store
 from tests.support.submitted import daylight, submit_program
-from tests.support.world import World
+from tests.support.world import World, until
 
 pytestmark = pytest.mark.distributed
 
@@ -65,9 +68,17 @@ SAMPLES = 32
 
 
 @pytest.fixture(scope="module")
-def bucket() -> Iterator[str]:
-    with object_store() as url:
-        yield url
+def network() -> Iterator[tuple[str, BadNetwork]]:
+    """Return the URL of a bucket, and the network on the way to it."""
+    with object_store() as url, bad_network(os.environ["AWS_ENDPOINT_URL"]) as network:
+        os.environ["AWS_ENDPOINT_URL"] = network.address
+        S3FileSystem.clear_instance_cache()
+        yield url, network
+
+
+@pytest.fixture(scope="module")
+def bucket(network: tuple[str, BadNetwork]) -> str:
+    return network[0]
 
 
 @pytest.fixture(scope="module")
@@ -108,6 +119,13 @@ def test_functions_read_it_by_an_argument_to_the_same_bits_as_a_local_folder(
     assert world.weights(numbers[0]) == world.weights(numbers[1])
     assert first.experiment.params["train"] == f"{bucket}/train"  # not a place on one node
     assert any(f"train: fetched {SAMPLES} objects" in each for each in first.warnings + first.informational)
+
+
+    again = daylight(world, "rerun", str(numbers[0]), "--data", f"train={local}", "--json")
+    assert again.returncode == 0, again.stderr
+    number = json.loads(again.stdout)["experiment"]["number"]
+    assert world.ended(number).state == "completed"
+    assert world.weights(number) == world.weights(numbers[0])
 
 
 def test_a_killed_program_goes_on_with_the_versions_of_its_submission(
@@ -160,6 +178,27 @@ def test_a_command_and_its_processes_find_it_in_the_environment(
     assert str(SAMPLES) in log.split()
     assert log.split().count("only") == 2  # by its name in the folder, and by the placeholder
     assert "refused" in log.split() or os.getuid() == 0
+
+
+def test_a_long_fetch_says_how_far_it_is_and_gives_its_slots_up_at_once(
+    world: World, network: tuple[str, BadNetwork], tmp_path: Path
+) -> None:
+    url, way = network
+    for number in range(4):
+        fsspec.filesystem("s3").pipe(f"{url}/large/{number}.npy", os.urandom(500_000))
+    usual, way.bandwidth = way.bandwidth, 50_000.0
+    try:
+        line = [f"--data=train={url}/large", "--form", "command", "--", "python", "train.py"]
+        number = submit_program(world, tmp_path / "slow", "import os; print(os.environ['DAYLIGHT_DATA'])", *line)
+        text = until(lambda: (said := world.overview(number).starting).startswith("fetching ") and said, "it fetches")
+        assert re.fullmatch(r"fetching train: [\d.]+ k?B of 2\.0 MB, [\d.]+ k?B/s(, .* left)?", text)
+        assert "fetching train: " in daylight(world, "show", str(number)).stdout
+        assert daylight(world, "pause", str(number)).returncode == 0
+        world.state(number, "paused")
+    finally:
+        way.bandwidth = usual
+    assert daylight(world, "resume", str(number)).returncode == 0
+    assert world.ended(number).state == "completed"
 
 
 def test_what_this_machine_has_is_shown_and_removed(world: World, bucket: str, local: Path, tmp_path: Path) -> None:
