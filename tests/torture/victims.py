@@ -21,6 +21,7 @@ def kill(world: World, number: int, attempt: int, victim: str, draw: random.Rand
         "loader worker": lambda: _end([child for rank in world.ranks().values() for child in _children(rank)], draw),
         "launcher": lambda: _end(world.processes("kernel_backend.launch "), draw),
         "service": lambda: _restart(world),
+        "fetcher": lambda: _end(world.processes("kernel_backend.inputs"), draw),
         "forkserver": lambda: _end(world.forkservers(), draw),
         "rank 0 in a save": lambda: _in_a_save(world, f"{number}/1/*-{attempt}"),
     }[victim]
