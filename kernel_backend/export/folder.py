@@ -185,13 +185,16 @@ class _Export:
                 raise InvalidRequest("models of Keras are exported in the format of Keras: leave --format out")
             calls = keras_calls(self._loaded.models)
         else:
-            of_training = _OF_TRAINING if _is_pretrained(self._model) else ()
-            calls = calls_of(self._model, self._loaded.name, self._signatures, of_training)
+            calls = self._calls()
             write_formats(self._model, calls, folder, self._formats)
         _write_expected(folder / "expected.safetensors", calls)
         self.proof = prove(folder)
         self._remove_unused(folder)
         self._describe(folder)
+
+    def _calls(self) -> list[Call]:
+        of_training = _OF_TRAINING if _is_pretrained(self._model) else ()
+        return calls_of(self._model, self._loaded.name, self._signatures, of_training)
 
     def _called(self, folder: Path) -> Way:
         """Write weights for a model that a function `model` of the definition makes from hyperparameters alone."""
@@ -204,6 +207,7 @@ class _Export:
 
     def _described(self, folder: Path) -> Way:
         """Write weights, and how the model is put together."""
+        self._calls()  # what a module keeps of its last batch is then of a synthetic one
         found = Structure(self._model, self._loaded.definitions)
         save_model(self._model, str(folder / "model.safetensors"))
         return Way({"made": "structure", "module": found.json}, found.names, found.tensors, found.lambdas)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 import logging
 import warnings
@@ -15,6 +16,7 @@ from torch import Tensor, nn
 
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.export.examples import Call
+from kernel_backend.trained.skeleton import parts_of
 
 FORMATS = ("pt2", "onnx")
 _PACKAGES = {"pt2": (), "onnx": ("onnx", "onnxscript", "onnxruntime")}
@@ -69,9 +71,28 @@ def _pt2(model: nn.Module, call: Call, path: Path) -> None:
 def _onnx(model: nn.Module, call: Call, path: Path) -> None:
     shapes = _dynamic(model, call)
     program: Any = torch.onnx.export(
-        model, tuple(call.args), kwargs=call.kwargs, dynamo=True, dynamic_shapes=shapes, verbose=False
+        _computed(model), tuple(call.args), kwargs=call.kwargs, dynamo=True, dynamic_shapes=shapes, verbose=False
     )
     program.save(path)
+
+
+def _computed(model: nn.Module) -> nn.Module:
+    """Return a module whose parametrized tensors are computed once, as ONNX knows no exponential of a matrix.
+
+    The module itself is left as it is; `remove_parametrizations` of a copy would change it, as they share a class.
+    """
+    if not any(parts_of(each).computed for each in model.modules()):
+        return model
+    copied = copy.deepcopy(model)
+    for part in list(copied.modules()):
+        kind, computed, _ = parts_of(part)
+        if computed:
+            tensors = {name: getattr(part, name).detach() for name in computed}
+            part.__class__ = kind
+            del part.parametrizations
+            for name, tensor in tensors.items():
+                part.register_buffer(name, tensor)
+    return copied
 
 
 _WRITERS: Mapping[str, Callable[[nn.Module, Call, Path], None]] = {"pt2": _pt2, "onnx": _onnx}

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from kernel_backend.definition.lambdas import source_of
 from kernel_backend.errors import InvalidRequest
+from kernel_backend.trained.skeleton import parts_of
 
 DEFINITION = "definition"  # module of the user's own classes in an exported folder
 _TENSORS_OF = ("_parameters", "_buffers", "_modules")
@@ -132,10 +133,9 @@ class Structure:
     def _module(self, module: nn.Module, path: str) -> Any:
         if (number := self._begun(module)) is not None:
             return {"ref": number}
-        node: dict[str, Any] = {"module": self._name(type(module), path), "id": self._ids[id(module)]}
-        getstate = getattr(type(module), "__getstate__", None)
-        own = getstate not in (None, getattr(object, "__getstate__", None))
-        state = module.__getstate__() if own else vars(module)  # type: ignore[no-untyped-call]
+        of_class, computed, state = parts_of(module)
+        node: dict[str, Any] = {"module": self._name(of_class, path), "id": self._ids[id(module)]}
+        node |= {"computed": computed} if computed else {}
         changed = {
             key: value
             for key, value in state.items()

@@ -27,9 +27,15 @@ def with_own_classes(model: M, module: ModuleType, notebook: Mapping[str, Any]) 
     whole: Any = model
     for part in whole._flatten_layers() if hasattr(whole, "_flatten_layers") else whole.modules():
         kind = type(part)
+        derived = kind.__module__ == "torch.nn.utils.parametrize" and hasattr(part, "parametrizations")
+        if derived:  # by torch, for this module alone
+            (kind,) = kind.__bases__
         own = notebook.get(kind.__qualname__)
         if kind.__module__ == module.__name__ and isinstance(own, type) and same.classes(kind, own):
-            part.__class__ = own
+            if derived:
+                type(part).__bases__ = (own,)
+            else:
+                part.__class__ = own
     return model
 
 

@@ -1,35 +1,42 @@
-"""Pickle a torch module without its tensors' values, and make a module from the pickle."""
+"""Pickle a torch module without the values of its weights, and make a module from the pickle."""
 
 from __future__ import annotations
 
 import functools
 import io
 import pickle
+from collections import OrderedDict
+from collections.abc import Collection
 from types import FunctionType
-from typing import Any
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils import parametrizations, parametrize
 
 from kernel_backend.definition.lambdas import LAMBDA, made_of, source_of
 from kernel_backend.snapshots.object_graph import JOB
 
+_PRE_HOOKS = "_load_state_dict_pre_hooks"
+_HOOKS = ("torch.nn.utils.weight_norm", "torch.nn.utils.spectral_norm")  # before there were parametrizations
+
 
 def skeleton(module: nn.Module) -> Tensor | None:
-    """Return the pickle of a module without its tensors' values, as a tensor of bytes; None if it cannot be pickled.
+    """Return the pickle of a module without the values of its weights, as a tensor of bytes.
 
-    Equal modules have equal bytes, as nothing is pickled by reference.
+    It has the values of tensors that are not in the module's state_dict, such as tables and masks. Equal modules have
+    equal bytes, as nothing is pickled by reference. Returns None if the module cannot be pickled.
     """
     buffer = io.BytesIO()
     try:
-        _Writer(buffer).dump(module)
+        _Writer(buffer, _weights(module)).dump(module)
     except Exception:  # any error of pickling, such as for a lambda or a cycle
         return None
     return torch.frombuffer(bytearray(buffer.getvalue()), dtype=torch.uint8)
 
 
 def module_of(data: Tensor, names: dict[str, Any]) -> nn.Module:
-    """Return the module whose pickle `skeleton` has returned, with zeros in all tensors.
+    """Return the module whose pickle `skeleton` has returned, with zeros in the tensors of its state_dict.
 
     Classes of the user are taken from `names`; raises KeyError if one is missing.
     """
@@ -37,25 +44,97 @@ def module_of(data: Tensor, names: dict[str, Any]) -> nn.Module:
     return found
 
 
+class ModuleParts(NamedTuple):
+    """Parts of a module: its class, the tensors that parametrizations of torch compute, and its attributes.
+
+    The class is that of the module before its parametrizations, for which torch derives a class at run time.
+    """
+
+    kind: type[nn.Module]
+    computed: list[str]
+    state: Any
+
+
+def parts_of(module: nn.Module) -> ModuleParts:
+    """Return a module's parts, without the function by which torch's `weight_norm` reads older weights."""
+    kind: Any = type(module)
+    computed: list[str] = []
+    if kind.__module__ == parametrize.__name__ and parametrize.is_parametrized(module):
+        kind = kind.__bases__[0]
+        computed = list(cast("nn.ModuleDict", module.parametrizations))
+    own = kind.__getstate__ is not object.__getstate__
+    state = kind.__getstate__(module) if own else dict(vars(module))
+    if isinstance(state, dict) and (hooks := state.get(_PRE_HOOKS)):
+        kept = {key: each for key, each in hooks.items() if not _is_local(each.hook)}
+        state = state | {_PRE_HOOKS: OrderedDict(kept)}
+    return ModuleParts(kind, computed, state)
+
+
+def _is_local(hook: Any) -> bool:
+    return getattr(hook, "__module__", None) == parametrizations.__name__
+
+
+def remade(kind: type[nn.Module], computed: list[str]) -> nn.Module:
+    """Return a module of a class, without a call of its `__init__`, whose parametrizations compute some tensors.
+
+    Pickles of modules refer to this function by its name.
+    """
+    module = kind.__new__(kind)
+    if computed:
+        parametrize._inject_new_class(module)
+    for name in computed:
+        parametrize._inject_property(module, name)
+    return module
+
+
+def _weights(module: nn.Module) -> set[int]:
+    """Return the ids of the tensors that a module's state_dict has, or that torch computes of these in each forward."""
+    found: set[int] = set()
+    for each in module.modules():
+        parts = vars(each)
+        found |= {id(tensor) for tensor in parts["_parameters"].values()}
+        persistent = parts["_buffers"].keys() - parts["_non_persistent_buffers_set"]
+        found |= {id(parts["_buffers"][name]) for name in persistent}
+        hooks = [hook for hook in parts["_forward_pre_hooks"].values() if type(hook).__module__ in _HOOKS]
+        found |= {id(getattr(each, hook.name)) for hook in hooks}
+    return found
+
+
 class _Writer(pickle.Pickler):
-    def __init__(self, buffer: io.BytesIO) -> None:
+    def __init__(self, buffer: io.BytesIO, weights: Collection[int]) -> None:
         super().__init__(buffer, protocol=5)
         self.fast = True
+        self._weights = weights
         self._tensors: dict[int, int] = {}
 
     def persistent_id(self, obj: Any) -> Any:
         """Return what is pickled in place of a tensor, class or function; None for objects that are pickled as usual.
 
-        For a tensor, it is its number, shape and type; for a class or function of the program, its qualified name or,
-        for a lambda, its source.
+        For a tensor, it is its number, shape and type, and its value if it is no weight; for a class or function of the
+        program, its qualified name or, for a lambda, its source.
         """
         if isinstance(obj, type | FunctionType) and obj.__module__ in JOB:
             source = source_of(obj) if isinstance(obj, FunctionType) else None
             return obj.__qualname__ if source is None else (LAMBDA, source)
         if not isinstance(obj, Tensor):
             return None
-        number = self._tensors.setdefault(id(obj), len(self._tensors))
-        return number, tuple(obj.shape), str(obj.dtype), isinstance(obj, nn.Parameter), obj.requires_grad
+        known, number = id(obj) in self._tensors, self._tensors.setdefault(id(obj), len(self._tensors))
+        value = () if known or id(obj) in self._weights else (_bytes(obj),)
+        return number, tuple(obj.shape), str(obj.dtype), isinstance(obj, nn.Parameter), obj.requires_grad, *value
+
+    def reducer_override(self, obj: Any) -> Any:
+        """Return how a module is made again that has, or had, parametrizations of torch."""
+        if not isinstance(obj, nn.Module):
+            return NotImplemented
+        kind, computed, state = parts_of(obj)
+        had = any(_is_local(each.hook) for each in vars(obj).get(_PRE_HOOKS, {}).values())
+        return (remade, (kind, computed), state) if computed or had else NotImplemented
+
+
+def _bytes(tensor: Tensor) -> bytes:
+    buffer = io.BytesIO()
+    torch.save(tensor.detach().cpu().clone(), buffer)
+    return buffer.getvalue()
 
 
 class _Reader(pickle.Unpickler):
@@ -64,14 +143,17 @@ class _Reader(pickle.Unpickler):
         self._names, self._tensors = names, dict[int, Tensor]()
 
     def persistent_load(self, pid: Any) -> Any:
-        """Return the object for `pid`: a tensor of zeros, or the program's class or function of this name."""
+        """Return the object for `pid`: a tensor, of zeros if it is a weight, or the program's class or function."""
         if isinstance(pid, str):
             first, *rest = pid.split(".")
             return functools.reduce(getattr, rest, self._names[first])
         if pid[0] == LAMBDA:
             return made_of(pid[1], self._names)
-        number, shape, dtype, is_parameter, grad = pid
+        number, shape, dtype, is_parameter, grad, *value = pid
         if number not in self._tensors:
-            values = torch.zeros(shape, dtype=getattr(torch, dtype.removeprefix("torch.")))
+            if value:
+                values = torch.load(io.BytesIO(value[0]), weights_only=True)
+            else:
+                values = torch.zeros(shape, dtype=getattr(torch, dtype.removeprefix("torch.")))
             self._tensors[number] = nn.Parameter(values, grad) if is_parameter else values
         return self._tensors[number]

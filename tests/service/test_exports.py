@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from jupyter_ext.job.job import Job
 from jupyter_ext.job.outcome import ExperimentFailed
@@ -25,8 +26,10 @@ from kernel_backend.client import Client
 from kernel_backend.commands.exports.model import export_trained
 from kernel_backend.definition.contract import CONTRACT
 from kernel_backend.errors import InvalidRequest
+from kernel_backend.export.examples import steady
 from kernel_backend.export.portable.check import recorded
 from kernel_backend.model.checkpoints import CheckpointSelector
+from kernel_backend.model.experiment import Config
 from kernel_backend.model.ids import Reference
 from tests.support.locked import environment
 from tests.support.world import World
@@ -185,6 +188,75 @@ def daylight(world: World, cwd: Path, *arguments: str) -> str:
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+NORMS = """
+import torch
+from torch import nn
+from torch.nn.utils import parametrize
+from torch.nn.utils.parametrizations import orthogonal, spectral_norm, weight_norm
+
+class Symmetric(nn.Module):
+    def forward(self, weight): return weight.triu() + weight.triu(1).T
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Sequential(
+            spectral_norm(nn.Conv1d(1, 2, 3)), nn.Flatten(), weight_norm(nn.Linear(12, 8)), nn.Tanh(),
+            orthogonal(nn.Linear(8, 8)), orthogonal(nn.Linear(8, 8), orthogonal_map="cayley"),
+            parametrize.register_parametrization(nn.Linear(8, 8), "weight", Symmetric()),
+            nn.utils.weight_norm(nn.Linear(8, 8)), nn.utils.spectral_norm(nn.Linear(8, 8)),
+        )
+        self.gain = nn.Parameter(torch.ones(8))
+        parametrize.register_parametrization(self, "gain", nn.Softplus())
+    def forward(self, x):
+        return self.body(x) * self.gain
+
+class Keeps(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer, self.table = nn.Linear(8, 1), torch.arange(3.0)
+        self.register_buffer("scale", torch.full((1,), 2.0), persistent=False)
+    def forward(self, x):
+        self.last = x.detach()
+        return self.layer(x) * self.scale + self.table.sum()
+
+torch.manual_seed(0)
+model, head = Net(), Keeps()
+optimizer = torch.optim.Adam([*model.parameters(), *head.parameters()])
+for step in range(4):
+    loss = (head(model(torch.randn(16, 1, 8))) - 1).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+torch.set_num_threads(1)
+print(model.eval()(torch.linspace(-1, 1, 16).view(2, 1, 8)).tolist())
+print(head(torch.linspace(-1, 1, 16).view(2, 8)).tolist())
+"""
+
+
+def test_a_programs_computed_weights_and_tables_leave(world: World, tmp_path: Path) -> None:
+    options: dict[str, Any] = {"slots": 1, "batch_size": Config().batch_size}
+    number = world.submit(NORMS, contract=CONTRACT, **options).experiment.number
+    assert world.ended(number).experiment.state == "completed"
+    client = Client.connect(start=False, home=world.home)
+    printed = [line[line.index("[[") :] for line in client.logs(number).text.splitlines() if "[[" in line]
+    rows = torch.linspace(-1, 1, 16).view(2, 1, 8)
+    model: Any = Job(number, client).load("model")
+    head: Any = Job(number, client).load("head")
+    assert torch.equal(head.last, rows[:, 0])
+    with torch.no_grad(), steady():
+        assert [model(rows).tolist(), head(rows[:, 0]).tolist()] == list(map(json.loads, printed))
+    module = ("--module", "model", "--format", "pt2,onnx")
+    said = daylight(world, tmp_path, "export", str(number), "--model", "norms", *module)
+    assert re.search(r": bit-equal on \S+ outputs; model.pt2 bit-equal, too; model.onnx ", said), said
+    names = set(load_file(tmp_path / "norms" / "model.safetensors"))
+    assert {"body.2.parametrizations.weight.original0", "parametrizations.gain.original"} <= names
+    kept = export_trained(client, Reference(number), tmp_path / "head", ANY, module="head")
+    assert kept.proof.startswith("bit-equal on ")
+    assert float(load_file(kept.folder / "structure.safetensors")["model.scale"]) == 2
+    assert not [path for path in kept.folder.rglob("*.*") if rows.numpy().tobytes() in path.read_bytes()]
 
 
 def test_only_what_the_model_needs_is_in_the_folder(digits: Path) -> None:

@@ -171,11 +171,21 @@ class _Reader:
                 return self._objects[content]
         raise ValueError(f"structure.json has {kind}, which this file does not know")
 
-    def _module(self, content: str, id: int, state: dict[str, Any], **tensors: dict[str, Any]) -> Any:
-        """Return a torch module of a class, without a call of its `__init__`."""
+    def _module(
+        self, content: str, id: int, state: dict[str, Any], computed: list[str] | None = None, **tensors: dict[str, Any]
+    ) -> Any:
+        """Return a torch module of a class, without a call of its `__init__`.
+
+        Parametrizations compute the tensors `computed`.
+        """
         torch = importlib.import_module("torch")
         kind = _named(content, self._folder)
         self._objects[id] = module = kind.__new__(kind)
+        if computed:
+            parametrize = importlib.import_module("torch.nn.utils.parametrize")
+            parametrize._inject_new_class(module)
+            for name in computed:
+                parametrize._inject_property(module, name)
         whole = dict(vars(torch.nn.Module()))
         whole |= {key: self.read(value) for key, value in state.items()}
         for kind in ("parameters", "buffers", "modules"):

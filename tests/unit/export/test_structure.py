@@ -7,15 +7,18 @@ import sys
 import types
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from safetensors.torch import save_file, save_model
 from torch import nn
-from torch.nn.utils.parametrizations import weight_norm
+from torch.nn.utils import parametrize
+from torch.nn.utils.parametrizations import orthogonal, spectral_norm, weight_norm
 
 from kernel_backend.export.portable.model import load
 from kernel_backend.export.structure import NotDescribed, Structure
+from kernel_backend.trained.skeleton import module_of, skeleton
 
 SOURCE = """
 import collections
@@ -26,6 +29,7 @@ import torch
 import torch.nn.functional as F
 import torchmetrics
 from torch import nn
+from torch.nn.utils import parametrize
 
 class Mode(enum.Enum):
     A = 1
@@ -34,6 +38,9 @@ class Mode(enum.Enum):
 class Cfg:
     n: int = 3
     names: tuple = ("a",)
+
+class Symmetric(nn.Module):
+    def forward(self, weight): return weight.triu() + weight.triu(1).T
 
 double = lambda x: x * 2
 
@@ -48,12 +55,15 @@ class Net(nn.Module):
         self.counts, self.order = collections.defaultdict(int, x=2), collections.OrderedDict(b=1, a=2)
         self.shared, self.me, self.far = [self.cfg, self.cfg], [self], float("inf")
         self.layers = nn.ModuleList([nn.Linear(8, 8) for _ in range(2)])
+        self.even = parametrize.register_parametrization(nn.Linear(10, 10), "weight", Symmetric())
+        self.gain = nn.Parameter(torch.ones(10))
+        parametrize.register_parametrization(self, "gain", nn.Softplus())
         self.again, self.norm, self.seen = self.layers[0], nn.BatchNorm1d(8), torchmetrics.MeanSquaredError()
     def forward(self, x):
         h = self.norm(self.emb(x).mean(1))
         for layer in self.layers:
             h = self.builtin(self.act(layer(h)))
-        return self.softmax(self.own(self.out(h))) + self.table.sum() + self.mask.sum()
+        return self.softmax(self.own(self.even(self.out(h)) * self.gain)) + self.table.sum() + self.mask.sum()
 """
 
 
@@ -88,6 +98,8 @@ def test_attributes_of_any_kind_come_back_and_what_was_shared_is_shared(
     x = torch.randint(0, 10, (3, 6))
     assert torch.equal(net(x), other(x))
     assert not other.training
+    assert type(other).__bases__[0].__name__ == "Net"
+    assert torch.equal(other.even.weight, other.even.weight.T)
     assert other.out.weight is other.emb.weight
     assert other.again is other.layers[0]
     assert other.me[0] is other
@@ -103,15 +115,46 @@ LIBRARY: dict[str, Callable[[], nn.Module]] = {
     "Transformer": lambda: nn.TransformerEncoder(nn.TransformerEncoderLayer(16, 4, batch_first=True), 2),
     "convolution": lambda: nn.Sequential(nn.Conv1d(5, 3, 3, padding="same"), nn.GELU(), nn.LayerNorm(16)),
     "old weight norm": lambda: nn.utils.weight_norm(nn.Linear(16, 4)),  # type: ignore[no-untyped-call]
+    "old spectral norm": lambda: nn.utils.spectral_norm(nn.Linear(16, 4)),
+    "weight norm": lambda: nn.Sequential(weight_norm(nn.Linear(16, 16)), spectral_norm(weight_norm(nn.Linear(16, 4)))),
+    "spectral norm": lambda: spectral_norm(nn.Conv1d(5, 3, 3)),
+    "weight norm of an LSTM": lambda: weight_norm(nn.LSTM(16, 8), "weight_hh_l0"),
+    "matrix exponential": lambda: orthogonal(nn.Linear(16, 16), orthogonal_map="matrix_exp"),
+    "Cayley": lambda: orthogonal(nn.Linear(16, 16), orthogonal_map="cayley"),
+    "Householder": lambda: orthogonal(nn.Linear(16, 4)),
 }
 
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", LIBRARY)
-def test_modules_of_torch_come_back(name: str, tmp_path: Path) -> None:
-    module = LIBRARY[name]().eval()
-    one, other = module(X), made_again(module, None, tmp_path)(X)
-    assert torch.equal(*(each[0] if isinstance(each, tuple) else each for each in (one, other)))
+def test_trained_modules_of_torch_come_back(name: str, tmp_path: Path) -> None:
+    module = LIBRARY[name]()
+    optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
+    for _ in range(2):
+        first(module(X)).square().mean().backward()
+        optimizer.step()
+    loaded = module_of(skeleton(module), {})
+    loaded.load_state_dict(module.state_dict())
+    expected = first(module.eval()(X))
+    assert torch.equal(first(loaded.eval()(X)), expected)
+    exported = made_again(loaded, None, tmp_path)
+    assert torch.equal(first(exported(X)), expected)
+    first(exported.train()(X)).square().mean().backward()  # it can be trained on
+    assert {name for name, each in exported.named_parameters() if each.grad is not None} == set(
+        dict(module.named_parameters())
+    )
+
+
+def first(output: Any) -> torch.Tensor:
+    found: torch.Tensor = output[0] if isinstance(output, tuple) else output
+    return found
+
+
+class Squared(nn.Module):
+    __module__ = "nowhere"
+
+    def forward(self, weight: torch.Tensor) -> torch.Tensor:
+        return weight**2
 
 
 def test_what_only_a_pickle_could_hold_is_named() -> None:
@@ -122,8 +165,12 @@ def test_what_only_a_pickle_could_hold_is_named() -> None:
         Structure(module, None)
     module[0].act = lambda x: x * 3
     assert Structure(module, None).lambdas == {"_lambda_0": "lambda x: x * 3"}
-    with pytest.raises(NotDescribed, match="ParametrizedLinear"):
-        Structure(weight_norm(nn.Linear(2, 2)), None)
+    squared = nn.Linear(2, 2)
+    parametrize.register_parametrization(squared, "weight", Squared())
+    with pytest.raises(
+        NotDescribed, match=r"parametrizations\.weight\.0 is Squared of nowhere, which has no such name"
+    ):
+        Structure(squared, None)
     with pytest.raises(NotDescribed, match=r"model\.weight is a UninitializedParameter"):
         Structure(nn.LazyLinear(2), None)
     module[0].act = open(__file__)  # noqa: SIM115

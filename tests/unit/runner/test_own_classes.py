@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 import torch
+from torch import nn
+from torch.nn.utils import parametrize
 
 from kernel_backend.trained.own_classes import equivalent, with_own_classes
 
@@ -54,6 +56,18 @@ def test_a_model_of_the_notebooks_own_class_is_read_where_its_cell_has_run(defin
         torch.load(file, weights_only=False)
     again = run_cell(NET, monkeypatch)
     assert type(torch.load(file, weights_only=False)) is again["Net"]
+
+
+def test_a_model_with_parametrizations_is_of_the_notebooks_own_class(definition, monkeypatch) -> None:
+    notebook = run_cell(NET, monkeypatch)
+    net, other = definition.Net(), definition.Net()
+    for each in (net, other):
+        each.gain = nn.Parameter(torch.ones(1))
+        parametrize.register_parametrization(each, "gain", nn.Softplus())
+    with_own_classes(net, definition, notebook)
+    assert isinstance(net, notebook["Net"])
+    assert type(other).__bases__ == (definition.Net,)
+    assert torch.equal(net.gain, other.gain)
 
 
 @pytest.mark.parametrize("changed", [NET.replace("Linear(2, 1)", "Linear(2, 1, bias=False)"), None])

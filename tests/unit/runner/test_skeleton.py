@@ -10,7 +10,7 @@ from kernel_backend.trained.skeleton import module_of, skeleton
 
 
 class Net(nn.Module):
-    """Module of two layers that share a weight, with a buffer."""
+    """Module of two layers that share a weight, with a buffer, and tensors that its state_dict does not have."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -18,6 +18,9 @@ class Net(nn.Module):
         self.second.weight = self.first.weight
         self.first.bias.requires_grad_(False)
         self.register_buffer("seen", torch.ones(2, dtype=torch.int64))
+        self.register_buffer("mask", torch.ones(2, 2, dtype=torch.bool).tril(), persistent=False)
+        self.graph, self.table = torch.eye(3).to_sparse(), torch.arange(12.0).view(3, 4)[:, 1:]
+        self.apart = [nn.Parameter(torch.full((2,), 3.0)), self.mask]
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Apply both layers."""
@@ -39,6 +42,13 @@ def test_a_module_is_made_again_with_its_shared_and_frozen_tensors(of_program: t
     made.load_state_dict(net.state_dict())
     assert made.second.weight is made.first.weight
     assert not made.first.bias.requires_grad
+    assert torch.equal(made.mask, net.mask)
+    assert made.apart[1] is made.mask
+    assert isinstance(made.apart[0], nn.Parameter)
+    assert torch.equal(made.apart[0], net.apart[0])
+    assert made.graph.layout is torch.sparse_coo
+    assert torch.equal(made.graph.to_dense(), torch.eye(3))
+    assert torch.equal(made.table, net.table)
     x = torch.randn(4, 3)
     assert torch.equal(made(x), net(x))
 
