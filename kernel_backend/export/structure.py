@@ -105,6 +105,9 @@ class Structure:
     def _tensor(self, value: Tensor, path: str) -> Any:
         if type(value) is not Tensor:
             raise NotDescribed(f"{path} is a {type(value).__name__}, which only its library can write")
+        if value.layout is not torch.strided or value.is_quantized:
+            layout = "quantized" if value.is_quantized else str(value.layout).removeprefix("torch.")
+            raise NotDescribed(f"{path} is a {layout} tensor, which safetensors cannot hold: make it dense")
         return {"tensor": self._key(value, path), **({"requires_grad": True} if value.requires_grad else {})}
 
     def _array(self, value: Any, path: str) -> Any:

@@ -171,6 +171,9 @@ def test_what_only_a_pickle_could_hold_is_named() -> None:
         NotDescribed, match=r"parametrizations\.weight\.0 is Squared of nowhere, which has no such name"
     ):
         Structure(squared, None)
+    squared.table = torch.eye(2).to_sparse()
+    with pytest.raises(NotDescribed, match=r"model\.table is a sparse_coo tensor, which safetensors cannot hold"):
+        Structure(squared, None)
     with pytest.raises(NotDescribed, match=r"model\.weight is a UninitializedParameter"):
         Structure(nn.LazyLinear(2), None)
     module[0].act = open(__file__)  # noqa: SIM115
