@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.export.examples import Call
-from kernel_backend.trained.skeleton import parts_of
+from kernel_backend.snapshots.torch_modules import module_parts
 
 FORMATS = ("pt2", "onnx")
 _PACKAGES = {"pt2": (), "onnx": ("onnx", "onnxscript", "onnxruntime")}
@@ -81,11 +81,11 @@ def _computed(model: nn.Module) -> nn.Module:
 
     The module itself is left as it is; `remove_parametrizations` of a copy would change it, as they share a class.
     """
-    if not any(parts_of(each).computed for each in model.modules()):
+    if not any(module_parts(each).computed for each in model.modules()):
         return model
     copied = copy.deepcopy(model)
     for part in list(copied.modules()):
-        kind, computed, _ = parts_of(part)
+        kind, computed, _ = module_parts(part)
         if computed:
             tensors = {name: getattr(part, name).detach() for name in computed}
             part.__class__ = kind

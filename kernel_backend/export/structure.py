@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from kernel_backend.definition.lambdas import source_of
 from kernel_backend.errors import InvalidRequest
-from kernel_backend.trained.skeleton import parts_of
+from kernel_backend.snapshots.torch_modules import module_parts
 
 DEFINITION = "definition"  # module of the user's own classes in an exported folder
 _TENSORS_OF = ("_parameters", "_buffers", "_modules")
@@ -136,7 +136,7 @@ class Structure:
     def _module(self, module: nn.Module, path: str) -> Any:
         if (number := self._begun(module)) is not None:
             return {"ref": number}
-        of_class, computed, state = parts_of(module)
+        of_class, computed, state = module_parts(module)
         node: dict[str, Any] = {"module": self._name(of_class, path), "id": self._ids[id(module)]}
         node |= {"computed": computed} if computed else {}
         changed = {

@@ -15,6 +15,7 @@ from typing import IO, Any, NamedTuple
 
 from kernel_backend.model.snapshot import MODULE, OTHER_MODULE
 from kernel_backend.snapshots.keras_models import reduced_model
+from kernel_backend.snapshots.torch_modules import reduced_module
 
 NOTEBOOK = "__main__"  # module of classes that are defined in a notebook; in a job it is the definition
 JOB = frozenset({NOTEBOOK, MODULE, OTHER_MODULE})  # modules of such classes in a job
@@ -118,13 +119,13 @@ class _Pickler(pickle.Pickler):
 
 
 def reduced_object(obj: Any) -> Any:
-    """Return how to pickle a Keras model, a tensor with its gradient, or memory of tensors; else NotImplemented.
+    """Return how to pickle a model, a tensor with its gradient, or memory of tensors; else NotImplemented.
 
-    Torch would leave out the gradient, and pickle the memory once per tensor.
+    Torch would leave out the gradient, pickle the memory once per tensor, and refuse modules with parametrizations.
     """
-    reduced_keras = reduced_model(obj, JOB)
-    if reduced_keras is not NotImplemented:
-        return reduced_keras
+    for reduced_by_library in (reduced_model(obj, JOB), reduced_module(obj)):
+        if reduced_by_library is not NotImplemented:
+            return reduced_by_library
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(obj, torch.Tensor) and obj.is_leaf and obj.grad is not None:
         reduced: Any = obj.__reduce_ex__(5)

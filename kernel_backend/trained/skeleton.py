@@ -5,19 +5,17 @@ from __future__ import annotations
 import functools
 import io
 import pickle
-from collections import OrderedDict
 from collections.abc import Collection
 from types import FunctionType
-from typing import Any, NamedTuple, cast
+from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils import parametrizations, parametrize
 
 from kernel_backend.definition.lambdas import LAMBDA, made_of, source_of
 from kernel_backend.snapshots.object_graph import JOB
+from kernel_backend.snapshots.torch_modules import reduced_module
 
-_PRE_HOOKS = "_load_state_dict_pre_hooks"
 _HOOKS = ("torch.nn.utils.weight_norm", "torch.nn.utils.spectral_norm")  # before there were parametrizations
 
 
@@ -42,49 +40,6 @@ def module_of(data: Tensor, names: dict[str, Any]) -> nn.Module:
     """
     found: nn.Module = _Reader(io.BytesIO(data.numpy().tobytes()), names).load()
     return found
-
-
-class ModuleParts(NamedTuple):
-    """Parts of a module: its class, the tensors that parametrizations of torch compute, and its attributes.
-
-    The class is that of the module before its parametrizations, for which torch derives a class at run time.
-    """
-
-    kind: type[nn.Module]
-    computed: list[str]
-    state: Any
-
-
-def parts_of(module: nn.Module) -> ModuleParts:
-    """Return a module's parts, without the function by which torch's `weight_norm` reads older weights."""
-    kind: Any = type(module)
-    computed: list[str] = []
-    if kind.__module__ == parametrize.__name__ and parametrize.is_parametrized(module):
-        kind = kind.__bases__[0]
-        computed = list(cast("nn.ModuleDict", module.parametrizations))
-    own = kind.__getstate__ is not object.__getstate__
-    state = kind.__getstate__(module) if own else dict(vars(module))
-    if isinstance(state, dict) and (hooks := state.get(_PRE_HOOKS)):
-        kept = {key: each for key, each in hooks.items() if not _is_local(each.hook)}
-        state = state | {_PRE_HOOKS: OrderedDict(kept)}
-    return ModuleParts(kind, computed, state)
-
-
-def _is_local(hook: Any) -> bool:
-    return getattr(hook, "__module__", None) == parametrizations.__name__
-
-
-def remade(kind: type[nn.Module], computed: list[str]) -> nn.Module:
-    """Return a module of a class, without a call of its `__init__`, whose parametrizations compute some tensors.
-
-    Pickles of modules refer to this function by its name.
-    """
-    module = kind.__new__(kind)
-    if computed:
-        parametrize._inject_new_class(module)
-    for name in computed:
-        parametrize._inject_property(module, name)
-    return module
 
 
 def _weights(module: nn.Module) -> set[int]:
@@ -124,11 +79,7 @@ class _Writer(pickle.Pickler):
 
     def reducer_override(self, obj: Any) -> Any:
         """Return how a module is made again that has, or had, parametrizations of torch."""
-        if not isinstance(obj, nn.Module):
-            return NotImplemented
-        kind, computed, state = parts_of(obj)
-        had = any(_is_local(each.hook) for each in vars(obj).get(_PRE_HOOKS, {}).values())
-        return (remade, (kind, computed), state) if computed or had else NotImplemented
+        return reduced_module(obj)
 
 
 def _bytes(tensor: Tensor) -> bytes:

@@ -15,6 +15,8 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from torch.nn.utils.parametrizations import orthogonal, weight_norm
+from torch.nn.utils.parametrize import remove_parametrizations
 
 from jupyter_ext.capture import Capture, capture_cell
 from kernel_backend.errors import InvalidRequest
@@ -65,6 +67,17 @@ def test_a_value_comes_back_equal_in_value_and_type(value: Any, format: str):
     back = read(written.format, written.data, {})
     assert type(back) is type(value)
     assert same(value, back)
+
+
+def test_a_module_whose_weights_are_computed_comes_back():
+    """Torch refuses such modules, and one whose weight norm was removed."""
+    module = torch.nn.Sequential(orthogonal(torch.nn.Linear(3, 3)), weight_norm(torch.nn.Linear(3, 3)))
+    module.append(remove_parametrizations(weight_norm(torch.nn.Linear(3, 3)), "weight"))
+    written = write(module)
+    assert written.format == "pickle"
+    back = read(written.format, written.data, {})
+    assert torch.equal(back(torch.eye(3)), module(torch.eye(3)))
+    assert list(back.state_dict()) == list(module.state_dict())
 
 
 def test_weights_that_are_tied_come_back_equal():
