@@ -19,6 +19,7 @@ from safetensors.torch import save_file, save_model
 from torch import Tensor, nn
 
 from kernel_backend.client import Client
+from kernel_backend.definition.script.parts import PART
 from kernel_backend.definition.unused import names_used
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.export.card import Origin, card, lineage, mlmodel, requirements
@@ -128,7 +129,7 @@ class _Export:
         experiment = client.experiment(number).experiment
         self._origin = Origin(experiment, loaded.manifest, snapshot, loaded.name)
         self._project = _modules_of(client.archive(number), snapshot.project)
-        self._signatures: Mapping[str, Any] = loaded.manifest.state.get("training", {}).get("signatures", {})
+        self._signatures = _signatures(loaded)
         self.notes: list[str] = []
         self.proof: Proof
         self._library = "pytorch"
@@ -279,6 +280,18 @@ class _Export:
         )
         present = [path.name for path in folder.iterdir()]
         (folder / "README.md").write_text(card(self._origin, self.proof.text, self._library, present, _LOAD))
+
+
+def _signatures(loaded: Loaded) -> dict[str, Any]:
+    """Return the signatures of a checkpoint, with those of the model by its name.
+
+    They have the name that it had at the first checkpoint: a variable of a function, which may since have returned.
+    """
+    found: dict[str, Any] = loaded.manifest.state.get("training", {}).get("signatures", {})
+    short = loaded.name.rpartition(".")[2]
+    if loaded.name == short or loaded.name in found or short in loaded.manifest.state.get(PART, {}):
+        return found
+    return found | {loaded.name: found[short]} if short in found else found
 
 
 def _modules_of(data: bytes, project: Project | None) -> dict[str, bytes]:

@@ -41,7 +41,8 @@ def write_formats(model: nn.Module, calls: Sequence[Call], folder: Path, formats
     for name in formats:
         call = next((each for each in calls if not each.path), None)
         if call is None:
-            raise InvalidRequest(f"{name} holds a call of the whole model, and the training called only parts of it")
+            called = "the training called only parts of it" if calls else "none was recorded that can be made anew"
+            raise InvalidRequest(f"{name} holds a call of the whole model, and {called}")
         config: Any = getattr(model, "config", None)
         caches = getattr(config, "use_cache", None)
         try:
@@ -52,14 +53,19 @@ def write_formats(model: nn.Module, calls: Sequence[Call], folder: Path, formats
                 warnings.simplefilter("ignore")
                 _WRITERS[name](model, call, folder / f"model.{name}")
         except Exception as error:  # exporters raise any error, also of the user's code
-            reason = str(error).strip().splitlines()
-            raise InvalidRequest(
-                f"this model cannot be written as {name}: {type(error).__name__}: {reason[0] if reason else 'unknown'}"
-            ) from error
+            raise InvalidRequest(f"this model cannot be written as {name}: {_reason(error)}") from error
         finally:
             logging.disable(logging.NOTSET)
             if caches:
                 config.use_cache = caches
+
+
+def _reason(error: BaseException) -> str:
+    """Return the first line of the error from which an exporter's error comes: its own says how to report it."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
 
 
 def _pt2(model: nn.Module, call: Call, path: Path) -> None:

@@ -191,6 +191,7 @@ def daylight(world: World, cwd: Path, *arguments: str) -> str:
 
 
 NORMS = """
+from dataclasses import dataclass
 import torch
 from torch import nn
 from torch.nn.utils import parametrize
@@ -213,6 +214,10 @@ class Net(nn.Module):
     def forward(self, x):
         return self.body(x) * self.gain
 
+@dataclass
+class Scores:
+    logits: torch.Tensor
+
 class Keeps(nn.Module):
     def __init__(self):
         super().__init__()
@@ -220,19 +225,27 @@ class Keeps(nn.Module):
         self.register_buffer("scale", torch.full((1,), 2.0), persistent=False)
     def forward(self, x):
         self.last = x.detach()
-        return self.layer(x) * self.scale + self.table.sum()
+        return Scores(self.layer(x) * self.scale + self.table.sum())
+
+class Trained:
+    def __init__(self, net, head):
+        self.net, self.head = net, head
+
+def main():
+    net, head = Net(), Keeps()
+    optimizer = torch.optim.Adam([*net.parameters(), *head.parameters()])
+    for step in range(4):
+        loss = (head(net(torch.randn(16, 1, 8))).logits - 1).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return Trained(net, head)
 
 torch.manual_seed(0)
-model, head = Net(), Keeps()
-optimizer = torch.optim.Adam([*model.parameters(), *head.parameters()])
-for step in range(4):
-    loss = (head(model(torch.randn(16, 1, 8))) - 1).square().mean()
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
+trained = main()
 torch.set_num_threads(1)
-print(model.eval()(torch.linspace(-1, 1, 16).view(2, 1, 8)).tolist())
-print(head(torch.linspace(-1, 1, 16).view(2, 8)).tolist())
+print(trained.net.eval()(torch.linspace(-1, 1, 16).view(2, 1, 8)).tolist())
+print(trained.head(torch.linspace(-1, 1, 16).view(2, 8)).logits.tolist())
 """
 
 
@@ -243,17 +256,17 @@ def test_a_programs_computed_weights_and_tables_leave(world: World, tmp_path: Pa
     client = Client.connect(start=False, home=world.home)
     printed = [line[line.index("[[") :] for line in client.logs(number).text.splitlines() if "[[" in line]
     rows = torch.linspace(-1, 1, 16).view(2, 1, 8)
-    model: Any = Job(number, client).load("model")
-    head: Any = Job(number, client).load("head")
+    net: Any = Job(number, client).load("trained.net")
+    head: Any = Job(number, client).load("trained.head")
     assert torch.equal(head.last, rows[:, 0])
     with torch.no_grad(), steady():
-        assert [model(rows).tolist(), head(rows[:, 0]).tolist()] == list(map(json.loads, printed))
-    module = ("--module", "model", "--format", "pt2,onnx")
+        assert [net(rows).tolist(), head(rows[:, 0]).logits.tolist()] == list(map(json.loads, printed))
+    module = ("--module", "trained.net", "--format", "pt2,onnx")
     said = daylight(world, tmp_path, "export", str(number), "--model", "norms", *module)
     assert re.search(r": bit-equal on \S+ outputs; model.pt2 bit-equal, too; model.onnx ", said), said
     names = set(load_file(tmp_path / "norms" / "model.safetensors"))
     assert {"body.2.parametrizations.weight.original0", "parametrizations.gain.original"} <= names
-    kept = export_trained(client, Reference(number), tmp_path / "head", ANY, module="head")
+    kept = export_trained(client, Reference(number), tmp_path / "head", ANY, module="trained.head")
     assert kept.proof.startswith("bit-equal on ")
     assert float(load_file(kept.folder / "structure.safetensors")["model.scale"]) == 2
     assert not [path for path in kept.folder.rglob("*.*") if rows.numpy().tobytes() in path.read_bytes()]

@@ -24,6 +24,7 @@ from kernel_backend.client import Client
 from kernel_backend.commands.exports.model import export_trained
 from kernel_backend.definition.contract import CONTRACT
 from kernel_backend.definition.parse import parse
+from kernel_backend.definition.script.parts import PART
 from kernel_backend.errors import DaylightError
 from kernel_backend.model.checkpoints import CheckpointSelector
 from kernel_backend.model.experiment import Config
@@ -86,7 +87,7 @@ def trained(world: World, names: list[str]) -> dict[str, int]:
     ended = {name: world.ended(number, patience=3600) for name, number in numbers.items()}
     for name, overview in ended.items():
         if overview.experiment.state != "completed":
-            print(f"{name}: {overview.experiment.state}, {overview.experiment.error}")
+            print(f"{name}: {overview.experiment.state}")
     return {name: numbers[name] for name, overview in ended.items() if overview.experiment.state == "completed"}
 
 
@@ -95,7 +96,10 @@ def module_names(client: Client, number: int) -> list[str]:
     newest = client.checkpoints(number)[-1]
     manifest = json.loads(client.manifest(number, newest.trial, newest.id))
     called = list(manifest["state"]["training"]["signatures"])
-    return [name for name in called if name.rpartition(".")[0] not in called] or ["auto"]
+    parts = manifest["state"].get(PART, {})
+    variables = {name.rpartition(".")[2]: name for name in parts}  # of a function that has returned since
+    named = [variables.get(name, name) if parts and name not in parts else name for name in called]
+    return [name for name in named if name.rpartition(".")[0] not in called] or list(parts) or ["auto"]
 
 
 def exported(client: Client, number: int, module: str, to: Path) -> Iterator[tuple[str, str]]:

@@ -6,6 +6,7 @@ outputs of the model for them. With `--json` the result is one line of JSON.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import sys
@@ -46,6 +47,8 @@ def _flat(value: Any, name: str) -> Iterator[tuple[str, Any]]:
     elif hasattr(value, "items"):
         for key, each in value.items():
             yield from _flat(each, f"{name}.{key}")
+    elif dataclasses.is_dataclass(value):
+        yield from _flat({each.name: getattr(value, each.name) for each in dataclasses.fields(value)}, name)
     elif isinstance(value, list | tuple):
         for number, each in enumerate(value):
             yield from _flat(each, f"{name}[{number}]")

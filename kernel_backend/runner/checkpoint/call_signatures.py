@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.parametrize import ParametrizationList
 from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.utils.hooks import RemovableHandle
 
@@ -94,6 +95,8 @@ class CallSignatures:
 
     def _take(self, module: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         module = _inner(module)
+        if isinstance(module, ParametrizationList):  # torch calls it when it is made
+            return
         if id(module) in self._seen or len(self._seen) == _MOST:
             return
         self._seen.add(id(module))
