@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dis
 import functools
 import io
 import pickle
 from collections.abc import Collection
-from types import FunctionType
+from contextlib import suppress
+from types import CodeType, FunctionType
 from typing import Any
 
 import torch
@@ -17,17 +19,21 @@ from kernel_backend.snapshots.object_graph import JOB
 from kernel_backend.snapshots.torch_modules import reduced_module
 
 _HOOKS = ("torch.nn.utils.weight_norm", "torch.nn.utils.spectral_norm")  # before there were parametrizations
+_MOST = 1000  # characters or elements of a variable that a module's methods read
 
 
 def skeleton(module: nn.Module) -> Tensor | None:
     """Return the pickle of a module without the values of its weights, as a tensor of bytes.
 
-    It has the values of tensors that are not in the module's state_dict, such as tables and masks. Equal modules have
-    equal bytes, as nothing is pickled by reference. Returns None if the module cannot be pickled.
+    It has the values of tensors that are not in the module's state_dict, such as tables and masks, and the numbers and
+    texts that the module's methods read as global variables. Equal modules have equal bytes, as nothing is pickled by
+    reference. Returns None if the module cannot be pickled.
     """
     buffer = io.BytesIO()
     try:
-        _Writer(buffer, _weights(module)).dump(module)
+        writer = _Writer(buffer, _weights(module))
+        writer.dump(module)
+        writer.dump(_constants(module))
     except Exception:  # any error of pickling, such as for a lambda or a cycle
         return None
     return torch.frombuffer(bytearray(buffer.getvalue()), dtype=torch.uint8)
@@ -36,9 +42,14 @@ def skeleton(module: nn.Module) -> Tensor | None:
 def module_of(data: Tensor, names: dict[str, Any]) -> nn.Module:
     """Return the module whose pickle `skeleton` has returned, with zeros in the tensors of its state_dict.
 
-    Classes of the user are taken from `names`; raises KeyError if one is missing.
+    Classes of the user are taken from `names`; raises KeyError if one is missing. Variables that their methods read,
+    and that the program has computed, are added to `names`.
     """
-    found: nn.Module = _Reader(io.BytesIO(data.numpy().tobytes()), names).load()
+    reader = _Reader(io.BytesIO(data.numpy().tobytes()), names)
+    found: nn.Module = reader.load()
+    with suppress(EOFError):  # of a checkpoint of an earlier version
+        for name, value in reader.load().items():
+            names.setdefault(name, value)
     return found
 
 
@@ -53,6 +64,48 @@ def _weights(module: nn.Module) -> set[int]:
         hooks = [hook for hook in parts["_forward_pre_hooks"].values() if type(hook).__module__ in _HOOKS]
         found |= {id(getattr(each, hook.name)) for hook in hooks}
     return found
+
+
+def _constants(module: nn.Module) -> dict[str, Any]:
+    """Return the values of the program's variables that the methods of a module's own classes may read, by name.
+
+    They are numbers, short texts and the like; a device is the CPU, on which a loaded module is.
+    """
+    kinds = {kind: None for part in module.modules() for kind in type(part).__mro__ if kind.__module__ in JOB}
+    queue = [getattr(each, "fget", getattr(each, "__func__", each)) for kind in kinds for each in vars(kind).values()]
+    found: dict[str, Any] = {}
+    seen: set[int] = set()
+    for function in queue:
+        if not isinstance(function, FunctionType) or id(function) in seen:
+            continue
+        seen.add(id(function))
+        for name in _names(function.__code__) & function.__globals__.keys():
+            value = function.__globals__[name]
+            if isinstance(value, FunctionType) and value.__module__ in JOB:
+                queue.append(value)
+            elif not name.startswith("__") and _is_plain(value):
+                found[name] = _on_cpu(value)
+    return dict(sorted(found.items()))
+
+
+def _names(code: CodeType) -> set[str]:
+    inner = (_names(each) for each in code.co_consts if isinstance(each, CodeType))
+    return {each.argval for each in dis.get_instructions(code) if each.opname == "LOAD_GLOBAL"}.union(*inner)
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, list | tuple | dict):
+        parts = [*value.keys(), *value.values()] if isinstance(value, dict) else value
+        return type(value) in (list, tuple, dict) and len(value) <= _MOST and all(map(_is_plain, parts))
+    if isinstance(value, str):
+        return len(value) <= _MOST
+    return value is None or isinstance(value, bool | int | float | torch.device | torch.dtype)
+
+
+def _on_cpu(value: Any) -> Any:
+    if isinstance(value, torch.device):
+        return torch.device("cpu")
+    return "cpu" if isinstance(value, str) and value.partition(":")[0] in ("cuda", "mps", "xpu") else value
 
 
 class _Writer(pickle.Pickler):

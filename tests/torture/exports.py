@@ -24,7 +24,7 @@ from kernel_backend.client import Client
 from kernel_backend.commands.exports.model import export_trained
 from kernel_backend.definition.contract import CONTRACT
 from kernel_backend.definition.parse import parse
-from kernel_backend.definition.script.parts import PART
+from kernel_backend.definition.script.parts import PART, SKELETON
 from kernel_backend.errors import DaylightError
 from kernel_backend.model.checkpoints import CheckpointSelector
 from kernel_backend.model.experiment import Config
@@ -99,7 +99,9 @@ def module_names(client: Client, number: int) -> list[str]:
     parts = manifest["state"].get(PART, {})
     variables = {name.rpartition(".")[2]: name for name in parts}  # of a function that has returned since
     named = [variables.get(name, name) if parts and name not in parts else name for name in called]
-    return [name for name in named if name.rpartition(".")[0] not in called] or list(parts) or ["auto"]
+    return [name for name in named if name.rpartition(".")[0] not in called] or (
+        [name for name, part in parts.items() if SKELETON in part] or ["auto"]
+    )
 
 
 def exported(client: Client, number: int, module: str, to: Path) -> Iterator[tuple[str, str]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 from torch import nn
@@ -51,6 +53,33 @@ def test_a_module_is_made_again_with_its_shared_and_frozen_tensors(of_program: t
     assert torch.equal(made.table, net.table)
     x = torch.randn(4, 3)
     assert torch.equal(made(x), net(x))
+
+
+PROGRAM = """
+import torch
+from torch import nn
+words = open("words.txt").read().split()
+count, device = len(words), torch.device("cuda")
+scale = 2.0
+def doubled(x): return x * scale * factor
+factor = float(count)
+class Words(nn.Module):
+    def forward(self, x): return doubled(x.to(device)) + [count for _ in range(1)][0]
+"""
+
+
+def test_computed_variables_that_methods_read_are_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "words.txt").write_text("a b c")
+    exec(PROGRAM, program := {"__name__": "__main__"})
+    data = skeleton(program["Words"]())
+    assert data is not None
+    definitions = "\n".join(line for line in PROGRAM.splitlines() if line[:5] not in ("words", "count", "facto"))
+    exec(definitions, names := {"__name__": "loaded"})
+    made = module_of(data, names)
+    assert made(torch.ones(1)).tolist() == [9.0]
+    assert names["device"] == torch.device("cpu")
+    assert "words" not in names
 
 
 def test_equal_modules_have_equal_bytes(of_program: type[Net]):
