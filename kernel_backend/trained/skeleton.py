@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from kernel_backend.definition.lambdas import LAMBDA, made_of, source_of
+from kernel_backend.secret_scan import is_secret
 from kernel_backend.snapshots.object_graph import JOB
 from kernel_backend.snapshots.torch_modules import reduced_module
 
@@ -69,7 +70,7 @@ def _weights(module: nn.Module) -> set[int]:
 def _constants(module: nn.Module) -> dict[str, Any]:
     """Return the values of the program's variables that the methods of a module's own classes may read, by name.
 
-    They are numbers, short texts and the like; a device is the CPU, on which a loaded module is.
+    They are numbers, short texts and the like, and no secrets; a device is the CPU, on which a loaded module is.
     """
     kinds = {kind: None for part in module.modules() for kind in type(part).__mro__ if kind.__module__ in JOB}
     queue = [getattr(each, "fget", getattr(each, "__func__", each)) for kind in kinds for each in vars(kind).values()]
@@ -83,7 +84,7 @@ def _constants(module: nn.Module) -> dict[str, Any]:
             value = function.__globals__[name]
             if isinstance(value, FunctionType) and value.__module__ in JOB:
                 queue.append(value)
-            elif not name.startswith("__") and _is_plain(value):
+            elif not name.startswith("__") and _is_plain(value) and not is_secret(name, value):
                 found[name] = _on_cpu(value)
     return dict(sorted(found.items()))
 

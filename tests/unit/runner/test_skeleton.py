@@ -63,7 +63,9 @@ count, device = len(words), torch.device("cuda")
 scale = 2.0
 def doubled(x): return x * scale * factor
 factor = float(count)
+api_token = "hf_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7"
 class Words(nn.Module):
+    def download(self): return api_token
     def forward(self, x): return doubled(x.to(device)) + [count for _ in range(1)][0]
 """
 
@@ -74,12 +76,12 @@ def test_computed_variables_that_methods_read_are_there(monkeypatch: pytest.Monk
     exec(PROGRAM, program := {"__name__": "__main__"})
     data = skeleton(program["Words"]())
     assert data is not None
-    definitions = "\n".join(line for line in PROGRAM.splitlines() if line[:5] not in ("words", "count", "facto"))
+    definitions = "\n".join(line for line in PROGRAM.splitlines() if line[:5] not in ("words", "count", "facto", "api_t"))
     exec(definitions, names := {"__name__": "loaded"})
     made = module_of(data, names)
     assert made(torch.ones(1)).tolist() == [9.0]
     assert names["device"] == torch.device("cpu")
-    assert "words" not in names
+    assert names.keys().isdisjoint({"words", "api_token"})
 
 
 def test_equal_modules_have_equal_bytes(of_program: type[Net]):
