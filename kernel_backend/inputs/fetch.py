@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from hashlib import blake2b
 from pathlib import Path
-from threading import Lock
+from threading import Event, Lock, Thread
 from typing import NamedTuple
 
 from kernel_backend.data.base import raw_name
@@ -74,8 +74,9 @@ def fetch(request: FetchRequest, say: Say, held: ExitStack) -> Fetched:
     notes: list[str] = []
     for each in request.inputs:
         view = held.enter_context(cache.leased(view_of(each)))
-        fetching = _Fetching(each, RemoteStore(each.url), view, say)
-        notes += fetching.run(cache)
+        fetching = _Fetching(each, RemoteStore(each.url), view)
+        with _telling(fetching.progress, say):
+            notes += fetching.run(cache)
         views[each.name] = view.data / fetching.objects[0].name if fetching.is_object else view.data
     folder = cache.join(_digest(*(f"{name}={place}" for name, place in sorted(views.items()))), views)
     places = {name: str(place if place.is_file() else folder / name) for name, place in views.items()}
@@ -85,16 +86,17 @@ def fetch(request: FetchRequest, say: Say, held: ExitStack) -> Fetched:
 class _Fetching:
     """One input that is brought to this node by several threads."""
 
-    def __init__(self, asked: Input, store: RemoteStore, view: View, say: Say) -> None:
-        self._asked, self._store, self._view, self._say = asked, store, view, say
+    def __init__(self, asked: Input, store: RemoteStore, view: View) -> None:
+        self._asked, self._store, self._view = asked, store, view
         rows = read_list(Path(asked.listed).read_bytes())
         self.is_object = len(rows) == 1 and store.is_object(raw_name(next(iter(rows))))
         self.objects = [
             _object(store, printed, int(length), version, self.is_object) for printed, (length, version) in rows.items()
         ]
         self._lock = Lock()
-        self._arrived = 0  # bytes
-        self._total, self._began, self._next = 0, time.monotonic(), 0.0
+        self._arrived = self._total = 0  # bytes
+        self._checked, self._of = 0, 0  # objects
+        self._began = time.monotonic()
         self._changed: list[str] = []
 
     def run(self, cache: NodeCache) -> list[str]:
@@ -108,34 +110,33 @@ class _Fetching:
             cache.make_room(self._total)
         threads = ThreadPoolExecutor(THREADS, "inputs")
         try:
-            self._all(here, lambda each: threads.submit(self._check, each), f"checking {self._asked.name}")
-            later = self._all(missing, lambda each: threads.submit(self._fetch, each, wait=False), self._fetching)
-            self._all(later, lambda each: threads.submit(self._fetch, each, wait=True), self._fetching)
+            self._of = len(here)
+            _all(here, lambda each: threads.submit(self._check, each))
+            self._began = time.monotonic()
+            later = _all(missing, lambda each: threads.submit(self._fetch, each, wait=False))
+            _all(later, lambda each: threads.submit(self._fetch, each, wait=True))
         finally:
             threads.shutdown(wait=False, cancel_futures=True)  # after an error, the others are of no use
         self._view.build({each.name: each.key for each in self.objects})
         return list(self._notes(len(missing)))
 
-    def _all(
-        self, objects: Sequence[_Object], submit: Callable[[_Object], Future[bool]], words: str | Callable[[], str]
-    ) -> list[_Object]:
-        """Do something for all objects, and return those for which it returned False."""
-        tasks = {submit(each): each for each in objects}
-        left = []
-        for count, done in enumerate(as_completed(tasks), 1):
-            if time.monotonic() >= self._next:
-                self._next = time.monotonic() + TOLD_S
-                self._say(words() if callable(words) else f"{words}: {count:,} of {len(tasks):,} objects")
-            if not done.result():
-                left.append(tasks[done])
-        return left
+    def progress(self) -> str:
+        """Return what it does now: `fetching train: 3.1 GB of 12.0 GB, 220.0 MB/s, 41 s left`."""
+        name = self._asked.name
+        if self._checked < self._of:
+            return f"checking {name}: {self._checked:,} of {self._of:,} objects"
+        passed = time.monotonic() - self._began
+        rate = self._arrived / passed if passed else 0.0
+        left = f", {duration((self._total - self._arrived) / rate)} left" if rate else ""
+        return f"fetching {name}: {size(self._arrived)} of {size(self._total)}, {size(int(rate))}/s{left}"
 
     def _check(self, each: _Object) -> bool:
         try:
             self._store.check(each.wanted)
         except Changed as error:  # the version of the submission is here, and the right to read it was proven
-            with self._lock:
-                self._changed.append(error.message)
+            self._changed.append(error.message)
+        with self._lock:
+            self._checked += 1
         return True
 
     def _fetch(self, each: _Object, wait: bool) -> bool:
@@ -146,17 +147,6 @@ class _Fetching:
     def _took(self, count: int) -> None:
         with self._lock:
             self._arrived += count
-            due = time.monotonic() >= self._next
-            if due:
-                self._next = time.monotonic() + TOLD_S
-        if due:
-            self._say(self._fetching())
-
-    def _fetching(self) -> str:
-        passed = time.monotonic() - self._began
-        rate = self._arrived / passed if passed else 0.0
-        left = f", {duration((self._total - self._arrived) / rate)} left" if rate else ""
-        return f"fetching {self._asked.name}: {size(self._arrived)} of {size(self._total)}, {size(int(rate))}/s{left}"
 
     def _notes(self, fetched: int) -> Iterator[str]:
         if fetched:
@@ -166,7 +156,31 @@ class _Fetching:
         if self._changed:
             more = len(self._changed) - 1
             also = f", and so were {more:,} more objects" if more else ""
-            yield (f"{self._changed[0]}{also}: the versions of the submission are on this node, and are used")
+            yield f"{self._changed[0]}{also}: the versions of the submission are on this node, and are used"
+
+
+def _all(objects: Sequence[_Object], submit: Callable[[_Object], Future[bool]]) -> list[_Object]:
+    """Do something for all objects, and return those for which it returned False; raise its first error."""
+    tasks = {submit(each): each for each in objects}
+    return [tasks[done] for done in as_completed(tasks) if not done.result()]
+
+
+@contextmanager
+def _telling(progress: Callable[[], str], say: Say) -> Iterator[None]:
+    """Call `say` with texts on progress during the block, also while nothing arrives."""
+    over = Event()
+
+    def tell() -> None:
+        while not over.wait(TOLD_S):
+            say(progress())
+
+    teller = Thread(target=tell, name="progress", daemon=True)
+    teller.start()
+    try:
+        yield
+    finally:
+        over.set()
+        teller.join()
 
 
 def _object(store: RemoteStore, printed: str, length: int, version: str, alone: bool) -> _Object:

@@ -283,7 +283,7 @@ def test_killed_at_any_instant_nothing_is_torn_and_nothing_whole_is_fetched_agai
         bucket.network.requests.clear()
         child = start(asked)
         assert child.stdout is not None
-        child.stdout.readline()  # it has begun
+        child.stdout.readline()  # half a second has passed
         time.sleep(draws.random() * 0.5)
         child.send_signal(signal.SIGKILL)
         child.communicate()
