@@ -65,7 +65,8 @@ PARTS: dict[str, set[str]] = {
     "cluster_setup": MODEL | TOOLS | {"network"},
     "client": MODEL | {"home", "discovery", "reconnect", "peers"},
     "export": MODEL | {"client", "checkpoints", "snapshots", "trained", "text"},
-    "trained": MODEL | {"client", "snapshots", "text", "secret_scan"},  # what an experiment has trained, in the user's process
+    # What an experiment has trained, in the user's process.
+    "trained": MODEL | {"client", "snapshots", "text", "secret_scan"},
     "service": MODEL | DECISIONS | SEAMS | TOOLS | {"home", "devices", "workspaces", "confined"},
     "api": MODEL | SEAMS | {"text", "service", "home", "peers", "fairness"},
     "launcher_server": MODEL | TOOLS | {"api", "service", "home", "network"},

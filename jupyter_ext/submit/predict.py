@@ -11,6 +11,7 @@ from jupyter_ext.capture import Capture, capture_file
 from jupyter_ext.submit.submit import SubmitOptions, check, send
 from kernel_backend.client import Client
 from kernel_backend.commands.verb import Call
+from kernel_backend.data.declared import is_url
 from kernel_backend.definition.prediction_form import EVALUATING, PREDICTING, UseOfModel
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.experiment import Config
@@ -231,7 +232,7 @@ def read_data(use: UseOfModel, data: str) -> tuple[Capture, tuple[str, ...]]:
 
 
 def _definition(use: UseOfModel, data: str | None, module: Path | None) -> tuple[Capture, tuple[str, ...]]:
-    """Return the definition of the rows, and the path to fingerprint, if any."""
+    """Return the definition of the rows, and the value of `--data` for a path to fingerprint or an input, if any."""
     capture = None if module is None else capture_file(module)
     own = capture is not None and f"def {use.data}(" in capture.source
     if data is None:
@@ -243,16 +244,19 @@ def _definition(use: UseOfModel, data: str | None, module: Path | None) -> tuple
         return capture, ()
     if own:
         raise InvalidRequest(f"--data and {use.data}() of {module} both give the rows: leave one of them out")
-    path = Path(data).expanduser()
-    place = str(path.absolute()) if path.exists() else data
-    if not path.exists() and data not in ROLES:
-        raise InvalidRequest(f"--data {data}: there is no such file or folder, and it is none of {', '.join(ROLES)}")
+    path, remote = Path(data).expanduser(), is_url(data)
+    place = str(path.absolute()) if path.exists() and not remote else data
+    if not path.exists() and not remote and data not in ROLES:
+        roles = ", ".join(ROLES)
+        raise InvalidRequest(f"--data {data}: there is no such file or folder, it is no URL, and it is none of {roles}")
     reads = f"\n\ndef {use.data}(data={place!r}):\n    return data\n"
     if capture is None:
         capture = _captured(reads.lstrip())
     else:
         last = Piece(cell=None, file="the command line", line=capture.source.count("\n") + 1, count=4, cell_line=1)
         capture = Capture(capture.source + reads, (*capture.pieces, last), roles_from=1)
+    if remote:
+        return capture, (f"data={data}",)  # the argument of that function: a local path in the job
     return capture, (place,) if path.exists() else ()
 
 

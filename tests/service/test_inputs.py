@@ -120,12 +120,31 @@ def test_functions_read_it_by_an_argument_to_the_same_bits_as_a_local_folder(
     assert first.experiment.params["train"] == f"{bucket}/train"  # not a place on one node
     assert any(f"train: fetched {SAMPLES} objects" in each for each in first.warnings + first.informational)
 
-
     again = daylight(world, "rerun", str(numbers[0]), "--data", f"train={local}", "--json")
     assert again.returncode == 0, again.stderr
     number = json.loads(again.stdout)["experiment"]["number"]
     assert world.ended(number).state == "completed"
     assert world.weights(number) == world.weights(numbers[0])
+
+
+def test_a_prediction_reads_rows_of_a_store(world: World, bucket: str, local: Path, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(FUNCTIONS)
+    line = ["submit", "train.py", "--slots", "1", "--epochs", "1", "--batch-size", "8", "--threads", "1", "--quiet"]
+    trained = daylight(world, *line, "--data", f"train={bucket}/train", cwd=tmp_path)
+    number = trained.stdout.split()[0].lstrip("#")
+    assert world.ended(int(number)).state == "completed"
+    rows = np.random.default_rng(0).standard_normal((20, 4)).astype("float32")
+    np.save(tmp_path / "rows.npy", rows)
+    fsspec.filesystem("s3").put_file(str(tmp_path / "rows.npy"), f"{bucket}/rows.npy")
+    outputs = []
+    for data in (f"{bucket}/rows.npy", str(tmp_path / "rows.npy")):
+        to = tmp_path / f"{len(outputs)}.npy"
+        done = daylight(world, "predict", number, "--data", data, "--to", str(to), "--threads", "1")
+        assert done.returncode == 0, done.stderr
+        outputs.append(np.load(to).tobytes())
+    assert outputs[0] == outputs[1]
+    refused = daylight(world, "predict", number, "--data", "train_data", "--to", str(tmp_path / "no.npy"))
+    assert f"train_data of the training reads train={bucket}/train: name the data itself" in refused.stderr
 
 
 def test_a_killed_program_goes_on_with_the_versions_of_its_submission(

@@ -115,8 +115,8 @@ _MODEL = argument(
 _DATA = argument(
     "--data",
     metavar="DATA",
-    help="a CSV, parquet or .npy file, a folder of files, or what the training's test_data, validation_data or "
-    "train_data returns",
+    help="a CSV, parquet or .npy file, a folder of files, a URL of these, or what the training's test_data, "
+    "validation_data or train_data returns",
     complete="file",
 )
 

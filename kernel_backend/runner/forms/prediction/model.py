@@ -85,6 +85,10 @@ class TrainedModel:
             return open_rows(data, role=role)
         if not self.functions.has(data):
             raise InvalidDefinition(f"the training has no {data}: name a file, or write {role}()")
+        if inputs := [each.name for each in self.source()[1].data if each.into]:
+            raise InvalidDefinition(
+                f"{data} of the training reads {', '.join(inputs)}: name the data itself: --data URL"
+            )
         return open_rows(self.functions.result(data), self.functions.collate(), role=data)
 
     # What `load_checkpoint` reads
