@@ -391,20 +391,24 @@ class Service:
         check_workers(config)
         refusal = await self._site_loads.refusal(pools_of(config, cluster)) if config.least_slots is not None else ""
         check_elastic(config, refusal)
+        # Before the change, as another attempt may start at once; an elastic training is told when that starts.
+        notes = await asyncio.to_thread(self._slots_notes, before, config) if config.least_slots is None else []
         await self._change(who, number, e.Resumed(), set(), config=config)
-        if config.least_slots is None:  # else a note says so when its next attempt starts
-            await asyncio.to_thread(self._note_slots, before, config)
+        for key, text in notes:
+            await asyncio.to_thread(self._store.note, key, text, time.time())
         self._bus.notify()
         return await self.overview(who, number)
 
-    def _note_slots(self, before: Experiment, config: Config) -> None:
+    def _slots_notes(self, before: Experiment, config: Config) -> list[tuple[AttemptId, str]]:
+        """Return which attempts are to have a note that their trials go on with other slots, and its text."""
+        notes = []
         for trial in self._store.trials(before.number):
             if trial.attempt:  # trials that have not begun are trained with the new slots alone
                 key = AttemptId(trial.experiment, trial.index, trial.attempt)
                 held = self._store.attempt(key).slots
                 if held != config.slots:
-                    text = resumed_note(config, held, config.slots, checkpoint_step(trial.checkpoint))
-                    self._store.note(key, text, time.time())
+                    notes.append((key, resumed_note(config, held, config.slots, checkpoint_step(trial.checkpoint))))
+        return notes
 
     async def _change(
         self, who: Person, number: int, event: e.Event, already: set[ExperimentState], **changes: Any

@@ -151,8 +151,9 @@ def test_every_phase_has_its_words_and_its_step():
         "while connecting the ranks",
         "while building the model, reading data",
         "while finding the batch size",
+        "while fetching data",
     ]
-    assert [Tick(1, phase, 6).about for phase in PHASES] == [None, 6, 6, 7, 7, 7, 7, *[None] * 5]
+    assert [Tick(1, phase, 6).about for phase in PHASES] == [None, 6, 6, 7, 7, 7, 7, *[None] * 6]
 
 
 def test_a_stack_without_lines_of_the_user_is_told_by_its_file():

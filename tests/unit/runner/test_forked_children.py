@@ -23,6 +23,7 @@ import faulthandler, multiprocessing, os, pathlib, signal, subprocess, sys, time
 from kernel_backend.runner.forked_children import children_end_here
 from kernel_backend.runner.ipc import Instructions
 from kernel_backend.runner.progress import show_stacks_on_demand
+signal.signal(signal.SIGQUIT, signal.SIG_DFL)  # which jobs in a shell's background ignore
 fork = multiprocessing.get_context("fork")
 instructions = Instructions()
 reading, writing = os.pipe()

@@ -22,6 +22,7 @@ WRAPPERS = {
     "native_opens.told": "wrapped = native_opens._telling(function, lambda *_: ('file', 0))",
     "timing.intercept.timed": "wrapped = intercept._timed_backward(function, StepClock())",
     "timing.intercept.timed (fetch)": "wrapped = intercept._timed_fetch(function, StepClock())",
+    "forms.keras.gradients.averaged": "wrapped, given = averaging(function), ([],)",
     "forms.keras.metrics.checked": "wrapped, given = _of_samples('m', function), (1, 2)",
     "forms.script.curves.trackers.told": "wrapped = before(function)",
     "forms.script.iterators.made": "wrapped = generator_function(function)",
@@ -30,6 +31,7 @@ PROGRAM = """
 import json, sys, types, warnings
 import torch
 from kernel_backend.runner import native_opens
+from kernel_backend.runner.forms.keras.gradients import StepGradients
 from kernel_backend.runner.forms.keras.metrics import _of_samples
 from kernel_backend.runner.forms.script.curves.trackers import Trackers
 from kernel_backend.runner.forms.script.iterators import generator_function
@@ -48,6 +50,11 @@ def before(function):
     trackers, owner = Trackers(len, lambda read, *given: read(*given)), types.SimpleNamespace(log=function)
     trackers._before(owner, "log", lambda *_: ())
     return owner.log
+
+def averaging(function):
+    gradients = StepGradients(None, lambda: 1.0, torch.device("cpu"))
+    gradients._averages = lambda *_: []
+    return gradients.applied("m", types.SimpleNamespace(apply=function, _trainable_variables=[]))
 
 def outer():
     return called()
