@@ -56,14 +56,13 @@ def epoch(names: list[str], read: Callable[[str], bytes], seed: int) -> float:
 @contextmanager
 def network(objects: int) -> Iterator[tuple[str, BadNetwork, list[str]]]:
     """Provide a bucket's folder of objects behind the network, and the objects' names."""
-    with object_store() as url, bad_network(os.environ["AWS_ENDPOINT_URL"]) as way:
+    with object_store() as url, bad_network(os.environ["AWS_ENDPOINT_URL"], LATENCY_S, BANDWIDTH) as way:
         os.environ["AWS_ENDPOINT_URL"] = way.address
         S3FileSystem.clear_instance_cache()
         names = [f"{number % 10}/{number:05}.bin" for number in range(objects)]
         store = fsspec.filesystem("s3")
         with ThreadPoolExecutor(WORKERS) as workers:
             list(workers.map(lambda name: store.pipe(f"{url}/train/{name}", os.urandom(BYTES)), names))
-        way.latency, way.bandwidth = LATENCY_S, BANDWIDTH
         yield url, way, names
 
 

@@ -41,10 +41,9 @@ class RemoteStore:
             import fsspec
 
             settings: dict[str, Any] = {"use_listings_cache": False, "skip_instance_cache": True}
-            if url.startswith(("s3://", "s3a://")):  # this class retries what may help, for longer
+            if url.startswith(("s3://", "s3a://")):  # s3fs retries a little, and this class for longer
                 settings["config_kwargs"] = {"retries": {"total_max_attempts": 1}}
             self._fs, root = fsspec.core.url_to_fs(url, **settings)
-            self._fs.retries = 1  # of s3fs
         except ImportError as error:
             raise InvalidRequest(
                 f"{url} needs a package that this training's environment lacks: {error}: pip install "

@@ -82,7 +82,7 @@ def bucket(way: tuple[str, BadNetwork], request: pytest.FixtureRequest, tmp_path
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stores.RemoteStore.__init__, "__defaults__", (RetryPolicy((0.01,), tries=4),))
+    monkeypatch.setattr(stores.RemoteStore.__init__, "__defaults__", (RetryPolicy((0.01,), tries=3),))
 
 
 def fetched(request: FetchRequest) -> tuple[Fetched, list[str]]:

@@ -69,9 +69,9 @@ class BadNetwork:
 
 
 @contextlib.contextmanager
-def bad_network(server: str) -> Iterator[BadNetwork]:
+def bad_network(server: str, latency: float = 0.0, bandwidth: float = float("inf")) -> Iterator[BadNetwork]:
     """Provide a way to an HTTP server, at an address of its own, during the block."""
-    network, started, ended = BadNetwork(), threading.Event(), asyncio.Event()
+    network, started, ended = BadNetwork(latency=latency, bandwidth=bandwidth), threading.Event(), asyncio.Event()
     where, loop = urlsplit(server), asyncio.new_event_loop()
 
     async def serve() -> None:
