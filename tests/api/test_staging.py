@@ -9,6 +9,7 @@ import httpx
 import pytest
 
 from kernel_backend.client import Client
+from kernel_backend.data.cache import looks
 from kernel_backend.errors import (
     DaylightError,
     Fenced,
@@ -93,12 +94,12 @@ def test_records_are_replaced_whole(client, token, folder):
 
 
 def test_no_other_file_is_written(served, token, folder):
-    before = {path: path.stat() for path in folder.rglob("*")}
+    before = {path: looks(path.stat()) for path in folder.rglob("*")}
     for name in OTHERS:
         url = f"{served.url}/api/attempts/{KEY}/files/{name}"
         answer = httpx.put(url, content=b"x", headers={"Authorization": f"Bearer {token}"})
         assert answer.status_code in (401, 404), (name, answer.text)
-    assert {path: path.stat() for path in folder.rglob("*")} == before
+    assert {path: looks(path.stat()) for path in folder.rglob("*")} == before  # the service may have read them
 
 
 def test_a_log_that_is_a_link_is_not_followed(client, token, folder, tmp_path):
