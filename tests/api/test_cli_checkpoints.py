@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import os
 import pty
@@ -14,6 +15,7 @@ import sys
 import time
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,6 +29,7 @@ from kernel_backend.errors import CheckpointDamaged, InvalidRequest, NotFound
 from kernel_backend.model.experiment import Config, Keep, Submission
 from kernel_backend.model.ids import AttemptId, Reference
 from kernel_backend.model.snapshot import Snapshot
+from kernel_backend.model.views.overview import Overview
 from tests.api.committed import commit, folder, names, spoil
 from tests.api.served import Served, archive, paused, submit, token_of
 from tests.support.world import until
@@ -339,6 +342,26 @@ def test_resuming_with_other_slots_says_what_that_means(service: Served, capsys:
     client.stop(1)
     assert main(["resume", "1", "--slots", "1"]) == 2
     assert "there is nothing to resume" in capsys.readouterr().err
+    client.close()
+
+
+def test_other_slots_are_told_although_an_attempt_starts_at_once(
+    service: Served, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = service.client()
+    submit(client, slots=1)
+    paused(service, client, KEY)
+    change = service.service._change
+
+    async def starting(*given: Any, **changes: Any) -> Overview:
+        changed = await change(*given, **changes)
+        while service.service._store.trial(1, 1).attempt < 2:
+            await asyncio.sleep(0.01)
+        return changed
+
+    monkeypatch.setattr(service.service, "_change", starting)
+    assert main(["resume", "1", "--slots", "2"]) == 0
+    assert "note: after step 0 with 2 slots instead of 1" in capsys.readouterr().out
     client.close()
 
 
