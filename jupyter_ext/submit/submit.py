@@ -22,7 +22,7 @@ from jupyter_ext.submit.secret_check import find_leaks, without_secrets
 from kernel_backend import NUMERICS, __version__
 from kernel_backend.client import Client
 from kernel_backend.data import Declared, declare
-from kernel_backend.definition.binding import bind_space, configured, with_epochs, with_inputs
+from kernel_backend.definition.binding import bind_inputs, bind_space, configured, with_epochs
 from kernel_backend.definition.command.choice import OWN_CHECKPOINTS
 from kernel_backend.definition.command_line import Command
 from kernel_backend.definition.contract import CONTRACT, REQUIRED, Definition
@@ -232,7 +232,7 @@ def check(
         definition = _definition(capture, travelling, session.namespace if session is not None else {})
         problems += [] if asked.allow_unused else _unused(capture, definition)
         problems += _of_another_form(definition, asked)
-        given, untaken = with_inputs(definition, declared.inputs, given, [capture.source.encode(), *files.values()])
+        given, untaken = bind_inputs(definition, declared.inputs, given, [capture.source.encode(), *files.values()])
         problems += [Problem("data", "", None, each) for each in untaken]
         config, given = with_epochs(definition, config, given)
         params, searched = ({}, Space()) if wrong else bind_space(definition, given, space)

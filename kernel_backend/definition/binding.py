@@ -77,7 +77,7 @@ def with_epochs(definition: Definition, config: Config, given: Mapping[str, Valu
     return Config.model_validate(config.model_dump(exclude_unset=True) | {"epochs": value}), rest
 
 
-def with_inputs(
+def bind_inputs(
     definition: Definition, inputs: Mapping[str, str], given: Mapping[str, Value], code: Iterable[bytes]
 ) -> tuple[dict[str, Value], list[str]]:
     """Give each input, as in `--data train=s3://bucket/train`, to the argument or constant of its name.

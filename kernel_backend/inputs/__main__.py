@@ -24,7 +24,7 @@ def main() -> int:
             _tell(error=error.message)
             return 1
         _tell(folder=str(found.folder), places=found.places, notes=found.notes)
-        sys.stdin.read()  # until whoever asked holds the data
+        sys.stdin.read()  # until the rank that asked holds the data
     return 0
 
 

@@ -15,8 +15,6 @@ from kernel_backend.retry import RetryPolicy, exponential
 
 PIECE = 2**20  # bytes
 RETRY = RetryPolicy(exponential(0.5, 30.0), limit=600.0)
-# Errors for which a retry is useless: they say what is wrong with the object, the rights or the disk of this node.
-_SETTLED = (FileNotFoundError, PermissionError, InvalidRequest, NotImplementedError)
 
 
 class Wanted(NamedTuple):
@@ -64,9 +62,7 @@ class RemoteStore:
 
         Raises Changed if it has another, and InvalidRequest if it cannot be read.
         """
-        found = self._tried(wanted, lambda: self._fs.info(wanted.path))
-        if (version := version_of(found)) != wanted.version:
-            raise self._replaced(wanted, f"now {version}")
+        self._tried(wanted, lambda: self._same(wanted))
 
     def download(self, wanted: Wanted, told: Callable[[int], None], file: int) -> None:
         """Write the wanted version of an object to a descriptor; `told` is called with the bytes of each piece.
@@ -111,12 +107,17 @@ class RemoteStore:
 
     def _same(self, wanted: Wanted) -> None:
         if (version := version_of(self._fs.info(wanted.path))) != wanted.version:
-            raise self._replaced(wanted, f"now {version}")
+            raise Changed(
+                f"{self.address(wanted.path)} was replaced since this was submitted: it was {wanted.version}, now "
+                f"{version}"
+            )
 
-    def _tried(self, wanted: Wanted, act: Callable[[], Any]) -> Any:
-        def once() -> Any:
+    def _tried(self, wanted: Wanted, act: Callable[[], None]) -> None:
+        """Do something, again after errors that may pass; raise InvalidRequest for others, with the reason."""
+
+        def once() -> None:
             try:
-                return act()
+                act()
             except FileNotFoundError:
                 raise Changed(f"{self.address(wanted.path)} is gone since this was submitted") from None
             except InvalidRequest:
@@ -129,17 +130,12 @@ class RemoteStore:
                 raise
 
         try:
-            return self._retry.call(once, unless=_SETTLED)
+            self._retry.call(once, unless=InvalidRequest)
         except InvalidRequest:
             raise
         except Exception as error:
             said = error or type(error).__name__
             raise InvalidRequest(f"{self.address(wanted.path)} cannot be read: {said}") from error
-
-    def _replaced(self, wanted: Wanted, now: str) -> Changed:
-        return Changed(
-            f"{self.address(wanted.path)} was replaced since this was submitted: it was {wanted.version}, {now}"
-        )
 
 
 def _settled(error: Exception) -> str:

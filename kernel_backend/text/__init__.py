@@ -18,17 +18,13 @@ from kernel_backend.model.views.result import metrics_text as metrics_text
 from kernel_backend.model.views.result import newest_text as newest_text
 from kernel_backend.model.views.result import number as number
 from kernel_backend.model.views.result import result_text as result_text
+from kernel_backend.model.views.starting import counted as counted
 from kernel_backend.model.views.starting import duration as duration
 from kernel_backend.model.views.throughput import Throughput
 from kernel_backend.text.dates import started_text
 
 FEW_NODES = 4  # whose names are shown
 _WORDS = {str(TrialState.RELEASING): "saving a checkpoint"}  # of states that do not say what happens
-
-
-def counted(count: int, word: str) -> str:
-    """Format a number with its noun: `1 slot`, `2 slots`."""
-    return f"{count} {word}{'' if count == 1 else 's'}"
 
 
 def params_text(params: Mapping[str, Value]) -> str:

@@ -34,6 +34,11 @@ def duration(seconds: float) -> str:
     return f"{whole // 86400} d {whole % 86400 // 3600:02d} h"
 
 
+def counted(count: int, word: str) -> str:
+    """Format a number with its noun: `1 slot`, `2 slots`."""
+    return f"{count} {word}{'' if count == 1 else 's'}"
+
+
 def starting_text(overview: Overview, told: StartPhase | None, now: float) -> str:
     """Format what a training that has slots does before its first report; "" for others, and for a search.
 
@@ -48,8 +53,7 @@ def starting_text(overview: Overview, told: StartPhase | None, now: float) -> st
             return told.text
         words = OF_START.get(told.phase, _BEFORE) if told else _BEFORE
         since = told.since if told else attempt.granted_at or attempt.created_at
-        slots = f"{attempt.slots} slot{'' if attempt.slots == 1 else 's'}"
-        return f"preparing {slots}: {_lasting(words, now - since)}"
+        return f"preparing {counted(attempt.slots, 'slot')}: {_lasting(words, now - since)}"
     if overview.state != TrialState.RUNNING:
         return ""
     if told and told.text:

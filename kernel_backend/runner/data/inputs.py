@@ -57,8 +57,10 @@ def with_inputs(
 
 def _brought(inputs: tuple[Input, ...], instructions: Instructions, spool: Spool, progress: Progress) -> dict[str, Any]:
     """Return the folder of the inputs on this node, and their places by name."""
-    done = progress.folder / f"inputs-{os.environ.get('GROUP_RANK', '0')}.json"
-    if os.environ.get("LOCAL_RANK", "0") != "0":
+    local = int(os.environ.get("LOCAL_RANK", "0"))
+    # Nodes may share the attempt's folder: the file is named by the first rank of its node.
+    done = progress.folder / f"inputs-{progress.rank - local}.json"
+    if local:
         while not done.exists():
             progress.tick("fetching", 0)
             if instructions.release:

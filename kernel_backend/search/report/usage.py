@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from kernel_backend.model.experiment import Config
 from kernel_backend.model.search.records import Limit
-from kernel_backend.model.views.starting import duration
+from kernel_backend.model.views.starting import counted, duration
 from kernel_backend.search.report.history import SearchHistory
 
 _SHARES = {2: "half", 3: "third", 4: "quarter"}
@@ -25,11 +25,11 @@ def usage_text(config: Config, history: SearchHistory, spent: float) -> str:
     of = "" if search.budget is None else f" of {duration(search.budget)}"
     why = "" if history.closed is None else f"; its {_LIMITS[history.closed]} is used up"
     if config.follows:
-        done = f"{_counted(history.trained, 'checkpoint')} measured"
+        done = f"{counted(history.trained, 'checkpoint')} measured"
     else:
         unit = "epoch" if config.steps is None else "step"
         method = history.settings.method + _rungs_text(history, search.eta, unit)
-        done = f"{method} \u00b7 {_counted(history.trained, unit)} trained"
+        done = f"{method} \u00b7 {counted(history.trained, unit)} trained"
     return f"{done} in {duration(spent)}{of} of slot time{why}"
 
 
@@ -41,10 +41,6 @@ def _rungs_text(history: SearchHistory, eta: int, unit: str) -> str:
     several = len(history.brackets) > 1 or not units
     where = "at each rung" if several else f"after {unit}{'s' if len(units) > 1 else ''} {_listed(units)}"
     return f": {where} the best {_SHARES.get(eta, f'1/{eta}')} goes on"
-
-
-def _counted(count: int, word: str) -> str:
-    return f"{count} {word}{'' if count == 1 else 's'}"
 
 
 def _listed(units: Sequence[int]) -> str:

@@ -487,7 +487,7 @@ def test_the_file_holds_what_python_says(name):
 def test_every_function_of_a_view_has_its_cases():
     asked = {name for case in text_cases() for name in case["said"]}
     # Lists, plain logs, answers to commands and cards: only Python prints these (the page labels curves by its axis).
-    untold = {"table_row", "message_line", "new_notes", "hang_text", "already_text", "counted", "same_text"}
+    untold = {"table_row", "message_line", "new_notes", "hang_text", "already_text", "same_text"}
     untold |= {"without_values", "place_text", "kind_text", "throughput_text"}
     assert {name for name in vars(text) if _is_public(name)} - untold <= asked
 
