@@ -27,8 +27,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from kernel_backend.data.declared import declare
 from kernel_backend.inputs.fetch import FetchRequest, Input, fetch
-from tests.support.bad_network import BadNetwork, bad_network
-from tests.support.object_store import object_store
+from tests.support.bad_network import BadNetwork, distant_store
 
 LATENCY_S, BANDWIDTH, BYTES, READERS, WORKERS = 0.02, 40e6, 1_000_000, 80, 4
 
@@ -56,9 +55,7 @@ def epoch(names: list[str], read: Callable[[str], bytes], seed: int) -> float:
 @contextmanager
 def network(objects: int) -> Iterator[tuple[str, BadNetwork, list[str]]]:
     """Provide a bucket's folder of objects behind the network, and the objects' names."""
-    with object_store() as url, bad_network(os.environ["AWS_ENDPOINT_URL"], LATENCY_S, BANDWIDTH) as way:
-        os.environ["AWS_ENDPOINT_URL"] = way.address
-        S3FileSystem.clear_instance_cache()
+    with distant_store(LATENCY_S, BANDWIDTH) as (url, way):
         names = [f"{number % 10}/{number:05}.bin" for number in range(objects)]
         store = fsspec.filesystem("s3")
         with ThreadPoolExecutor(WORKERS) as workers:

@@ -11,11 +11,9 @@ from pathlib import Path
 import fsspec
 import numpy as np
 import pytest
-from s3fs import S3FileSystem
 
 from kernel_backend.inputs.node_cache import ROOT
-from tests.support.bad_network import BadNetwork, bad_network
-from tests.support.object_store import object_store
+from tests.support.bad_network import BadNetwork, distant_store
 from tests.support.submitted import daylight, submit_program
 from tests.support.world import World, until
 
@@ -70,10 +68,8 @@ SAMPLES = 32
 @pytest.fixture(scope="module")
 def network() -> Iterator[tuple[str, BadNetwork]]:
     """Return the URL of a bucket, and the network on the way to it."""
-    with object_store() as url, bad_network(os.environ["AWS_ENDPOINT_URL"]) as network:
-        os.environ["AWS_ENDPOINT_URL"] = network.address
-        S3FileSystem.clear_instance_cache()
-        yield url, network
+    with distant_store() as found:
+        yield found
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,6 @@ from pathlib import Path
 
 import fsspec
 import pytest
-from s3fs import S3FileSystem
 
 from kernel_backend.data.declared import declare
 from kernel_backend.errors import InvalidRequest
@@ -25,8 +24,7 @@ from kernel_backend.inputs import store as stores
 from kernel_backend.inputs.fetch import Fetched, FetchRequest, Input, fetch
 from kernel_backend.inputs.node_cache import NodeCache, cache_limit
 from kernel_backend.retry import RetryPolicy
-from tests.support.bad_network import BadNetwork, bad_network
-from tests.support.object_store import object_store
+from tests.support.bad_network import BadNetwork, distant_store
 
 COUNT, LARGE = 12, 400_000
 
@@ -65,10 +63,8 @@ class Bucket:
 
 @pytest.fixture(scope="module")
 def way() -> Iterator[tuple[str, BadNetwork]]:
-    with object_store() as url, bad_network(os.environ["AWS_ENDPOINT_URL"]) as network:
-        os.environ["AWS_ENDPOINT_URL"] = network.address
-        S3FileSystem.clear_instance_cache()
-        yield url, network
+    with distant_store() as found:
+        yield found
 
 
 @pytest.fixture

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
+
+from s3fs import S3FileSystem
+
+from tests.support.object_store import object_store
 
 PIECE = 64 * 1024  # bytes
 
@@ -91,6 +96,15 @@ def bad_network(server: str, latency: float = 0.0, bandwidth: float = float("inf
     finally:
         loop.call_soon_threadsafe(ended.set)
         thread.join()
+
+
+@contextlib.contextmanager
+def distant_store(latency: float = 0.0, bandwidth: float = float("inf")) -> Iterator[tuple[str, BadNetwork]]:
+    """Provide the URL of an empty bucket, and the network over which all S3 clients reach it during the block."""
+    with object_store() as url, bad_network(os.environ["AWS_ENDPOINT_URL"], latency, bandwidth) as network:
+        os.environ["AWS_ENDPOINT_URL"] = network.address
+        S3FileSystem.clear_instance_cache()
+        yield url, network
 
 
 def _length(head: bytes) -> int:

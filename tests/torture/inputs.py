@@ -18,13 +18,11 @@ from urllib.parse import unquote
 
 import fsspec
 import numpy as np
-from s3fs import S3FileSystem
 
 from kernel_backend.inputs.node_cache import ROOT, NodeCache
 from kernel_backend.model.states import EXPERIMENT_ENDED
 from tests.service.test_inputs import FUNCTIONS
-from tests.support.bad_network import BadNetwork, bad_network
-from tests.support.object_store import object_store
+from tests.support.bad_network import BadNetwork, distant_store
 from tests.support.submitted import daylight
 from tests.support.world import World, until
 from tests.torture.victims import kill
@@ -112,11 +110,9 @@ def main() -> None:
     given = parser.parse_args()
     with (
         tempfile.TemporaryDirectory() as folder,
-        object_store() as url,
-        bad_network(os.environ["AWS_ENDPOINT_URL"]) as network,
+        distant_store() as (url, network),
     ):
-        os.environ |= {"AWS_ENDPOINT_URL": network.address, ROOT: f"{folder}/cache"}
-        S3FileSystem.clear_instance_cache()
+        os.environ[ROOT] = f"{folder}/cache"
         world = World(Path(folder) / "home", shared_forkserver=True)
         world.serve()
         try:
