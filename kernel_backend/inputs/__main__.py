@@ -1,6 +1,7 @@
 """Bring inputs to this node in a process of its own: a rank must not have the threads and sockets of a store's client.
 
 A line of JSON from stdin is the request. Lines on stdout are texts on progress; the last one is the result or an error.
+The process then lives until stdin ends, as data may still be on its way.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ def main() -> int:
         except DaylightError as error:
             _tell(error=error.message)
             return 1
-        _tell(folder=str(found.folder), places=found.places, notes=found.notes)
-        sys.stdin.read()  # until the rank that asked holds the data
+        _tell(folder=str(found.folder), places=found.places, notes=found.notes, arriving=found.arriving)
+        sys.stdin.read()  # until the rank that asked holds the data, or ends
     return 0
 
 

@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed
-from contextlib import ExitStack, contextmanager
-from functools import partial
+from collections.abc import Callable, Collection, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from hashlib import blake2b
 from pathlib import Path
-from threading import Event, Lock, Thread
+from threading import Event, Thread
 from typing import NamedTuple
 
 from kernel_backend.data.base import raw_name
 from kernel_backend.differences.listing import read_list
-from kernel_backend.errors import InvalidRequest
+from kernel_backend.errors import DaylightError, InvalidRequest
+from kernel_backend.inputs.arrival import THREADS, Arrival, Object
 from kernel_backend.inputs.node_cache import NodeCache, View, key_of
+from kernel_backend.inputs.server import Client, serve
 from kernel_backend.inputs.store import Changed, RemoteStore, Wanted
 from kernel_backend.model.record import Record
 from kernel_backend.model.sizes import size
-from kernel_backend.model.views.starting import duration
+from kernel_backend.model.views.starting import counted, duration
 
-THREADS = 32  # objects at once
 TOLD_S = 0.5  # between two texts on progress
+SETTLED_S = 5.0  # until a rate tells how long the rest will take
+_LOOK_S = 0.1
 
 Say = Callable[[str], None]
 
@@ -41,21 +43,18 @@ class FetchRequest(Record):
 
     root: str
     limit: int | None = None  # bytes
+    # A training may begin before its data is here, if all of it would take more seconds; None: it may not.
+    patience: float | None = None
     inputs: tuple[Input, ...]
 
 
 class Fetched(NamedTuple):
-    """Folder with a link to each input, by name; the path of each; and sentences for the user."""
+    """Folder with a link to each input, by name; the path of each; sentences for the user; and what is on its way."""
 
     folder: Path
     places: dict[str, str]
     notes: tuple[str, ...]
-
-
-class _Object(NamedTuple):
-    name: str  # path below the view
-    key: str  # in the cache
-    wanted: Wanted
+    arriving: tuple[str, ...] = ()  # folders of the views that are not whole yet
 
 
 def view_of(asked: Input) -> str:
@@ -66,125 +65,167 @@ def view_of(asked: Input) -> str:
 def fetch(request: FetchRequest, say: Say, held: ExitStack) -> Fetched:
     """Bring inputs to this node, and hold them until `held` is closed; `say` is called with texts on progress.
 
-    Raises InvalidRequest, with a sentence for the user, for data that cannot be had: it is gone or was replaced, the
-    credentials do not open it, or this node has no room for it.
+    What is on its way at the return goes on to arrive while this process lives. Raises InvalidRequest, with a sentence
+    for the user, for data that cannot be had: it is gone or was replaced, the credentials do not open it, or this node
+    has no room for it.
     """
     cache = NodeCache(Path(request.root), request.limit)
     views: dict[str, Path] = {}
-    notes: list[str] = []
+    files, notes, arriving = dict[str, str](), list[str](), list[str]()
     for each in request.inputs:
         view = held.enter_context(cache.leased(view_of(each)))
-        fetching = _Fetching(each, RemoteStore(each.url), view)
-        with _telling(fetching.progress, say):
-            notes += fetching.run(cache)
-        views[each.name] = view.data / fetching.objects[0].name if fetching.is_object else view.data
+        fetching = _Fetching(each, RemoteStore(each.url), view, cache, request.patience)
+        if not fetching.run(say):
+            arriving.append(str(view.folder))
+        notes += fetching.notes()
+        if fetching.is_object:
+            files[each.name] = str(view.data / next(iter(fetching.objects)))
+        views[each.name] = Path(files.get(each.name, view.data))
     folder = cache.join(_digest(*(f"{name}={place}" for name, place in sorted(views.items()))), views)
-    places = {name: str(place if place.is_file() else folder / name) for name, place in views.items()}
-    return Fetched(folder, places, tuple(notes))
+    places = {name: files.get(name, str(folder / name)) for name in views}
+    return Fetched(folder, places, tuple(notes), tuple(arriving))
+
+
+def begins(patience: float | None, elapsed: float, left: float) -> bool:
+    """Return whether a training begins while its data arrives: fetching has taken `elapsed` seconds of about `left`.
+
+    Examples
+    --------
+    >>> [begins(60.0, 5.0, left) for left in (40.0, 80.0)]
+    [False, True]
+    >>> [begins(None, 500.0, 9.0), begins(0.0, 0.0, 9.0)]
+    [False, True]
+    """
+    return patience is not None and (patience == 0 or (elapsed >= SETTLED_S and elapsed + left > patience))
 
 
 class _Fetching:
-    """One input that is brought to this node by several threads."""
+    """One input that is brought to this node, by this process or by another one that began before."""
 
-    def __init__(self, asked: Input, store: RemoteStore, view: View) -> None:
-        self._asked, self._store, self._view = asked, store, view
+    def __init__(self, asked: Input, store: RemoteStore, view: View, cache: NodeCache, patience: float | None) -> None:
+        self._name, self._store, self._view, self._cache, self._patience = asked.name, store, view, cache, patience
         rows = read_list(Path(asked.listed).read_bytes())
         self.is_object = len(rows) == 1 and store.is_object(raw_name(next(iter(rows))))
-        self.objects = [
+        self.objects = dict(
             _object(store, printed, int(length), version, self.is_object) for printed, (length, version) in rows.items()
-        ]
-        self._lock = Lock()
-        self._arrived = self._total = 0  # bytes
+        )
         self._checked, self._of = 0, 0  # objects
-        self._began = time.monotonic()
         self._changed: list[str] = []
+        self._arrival: Arrival | None = None  # while this process fetches
+        self._fetched = ""  # what this process has fetched, for the user
+        self._began = time.monotonic()
+        self._over = Event()
+        self._error: DaylightError | None = None
 
-    def run(self, cache: NodeCache) -> list[str]:
-        """Bring the input here, and build its view; return sentences for the user."""
-        whole = self._view.data.exists()
-        missing = [] if whole else [each for each in self.objects if not self._view.hold(each.key)]
-        lacking = {each.key for each in missing}
-        here = [each for each in self.objects if each.key not in lacking]
-        self._total = sum(each.wanted.size for each in missing)
-        if missing:
-            cache.make_room(self._total)
-        threads = ThreadPoolExecutor(THREADS, "inputs")
-        try:
-            self._of = len(here)
-            _all(here, lambda each: threads.submit(self._check, each))
-            self._began = time.monotonic()
-            later = _all(missing, lambda each: threads.submit(self._fetch, each, wait=False))
-            _all(later, lambda each: threads.submit(self._fetch, each, wait=True))
-        finally:
-            threads.shutdown(wait=False, cancel_futures=True)  # after an error, the others are of no use
-        self._view.build({each.name: each.key for each in self.objects})
-        return list(self._notes(len(missing)))
-
-    def progress(self) -> str:
-        """Return what it does now: `fetching train: 3.1 GB of 12.0 GB, 220.0 MB/s, 41 s left`."""
-        name = self._asked.name
-        if self._checked < self._of:
-            return f"checking {name}: {self._checked:,} of {self._of:,} objects"
-        passed = time.monotonic() - self._began
-        rate = self._arrived / passed if passed else 0.0
-        left = f", {duration((self._total - self._arrived) / rate)} left" if rate else ""
-        return f"fetching {name}: {size(self._arrived)} of {size(self._total)}, {size(int(rate))}/s{left}"
-
-    def _check(self, each: _Object) -> bool:
-        try:
-            self._store.check(each.wanted)
-        except Changed as error:  # the version of the submission is here, and the right to read it was proven
-            self._changed.append(error.message)
-        with self._lock:
-            self._checked += 1
+    def run(self, say: Say) -> bool:
+        """Return True once all is here, or False once the training may begin and the rest arrives meanwhile."""
+        Thread(target=self._bring, name="fetch", daemon=True).start()
+        while not self._over.wait(TOLD_S if self._patience != 0 else _LOOK_S):
+            text, left = self._state()
+            say(text)
+            if left is not None and begins(self._patience, time.monotonic() - self._began, left):
+                return False
+        if self._error is not None:
+            raise self._error
         return True
 
-    def _fetch(self, each: _Object, wait: bool) -> bool:
-        return self._view.fetch(
-            each.key, each.wanted.size, partial(self._store.download, each.wanted, self._took), wait=wait
-        )
-
-    def _took(self, count: int) -> None:
-        with self._lock:
-            self._arrived += count
-
-    def _notes(self, fetched: int) -> Iterator[str]:
-        if fetched:
-            count = f"{fetched:,} object{'' if fetched == 1 else 's'}"
-            passed = duration(time.monotonic() - self._began)
-            yield f"{self._asked.name}: fetched {count}, {size(self._total)}, in {passed}"
+    def notes(self) -> Iterator[str]:
+        """Yield sentences for the user."""
+        if self._fetched:
+            yield self._fetched
+        elif not self._over.is_set():
+            how = "fetched again in each epoch" if self._arrival and self._arrival.evicts else "fetched meanwhile"
+            text, _ = self._state()
+            yield f"the training begins while its data arrives, in the order in which it reads it ({how}): {text}"
         if self._changed:
             more = len(self._changed) - 1
             also = f", and so were {more:,} more objects" if more else ""
             yield f"{self._changed[0]}{also}: the versions of the submission are on this node, and are used"
 
+    def _state(self) -> tuple[str, float | None]:
+        """Return a text on progress, and in how many seconds all will be here; None while nothing may be read."""
+        if self._arrival is not None:
+            return self._arrival.progress(), self._arrival.left_s()
+        if self._checked < self._of:
+            return f"checking {self._name}: {self._checked:,} of {self._of:,} objects", None
+        try:
+            client = Client(self._view.folder)
+            try:
+                state = client.state()
+            finally:
+                client.close()
+        except OSError:  # it has not begun, or just ended
+            return f"fetching {self._name}", None
+        return state["text"], state["left"]
 
-def _all(objects: Sequence[_Object], submit: Callable[[_Object], Future[bool]]) -> list[_Object]:
-    """Do something for all objects, and return those for which it returned False; raise its first error."""
-    tasks = {submit(each): each for each in objects}
-    return [tasks[done] for done in as_completed(tasks) if not done.result()]
+    def _bring(self) -> None:
+        """Bring the input here, unless another process does so: then wait until it has."""
+        try:
+            checked = False
+            while not self._view.whole or not checked:
+                with self._view.serving() as mine:
+                    if mine and not self._view.whole:
+                        self._fetch(checked)
+                        break
+                if not checked:
+                    self._check(self.objects)
+                    checked = True
+                else:
+                    time.sleep(_LOOK_S)
+        except DaylightError as error:
+            self._error = error
+        except Exception as error:
+            self._error = InvalidRequest(f"{self._name} cannot be fetched: {type(error).__name__}: {error}")
+        self._over.set()
+
+    def _fetch(self, checked: bool) -> None:
+        sizes = {name: each.wanted.size for name, each in self.objects.items()}
+        placed = self._view.lay(sizes)
+        others = [name for name, each in self.objects.items() if name not in placed and self._view.has(each.key)]
+        if not checked:
+            self._check([*placed, *others])
+        here = placed | {name for name in others if self._view.take(name, self.objects[name].key)}
+        missing = sum(sizes.values()) - (present := sum(sizes[name] for name in here))
+        room, most = self._cache.make_room(missing), None
+        if missing > room:
+            most = room + present
+            if self._patience is None or max(sizes.values()) > most:
+                raise self._cache.too_small(missing, room)
+        arrival = Arrival(self._name, self.objects, self._view, self._store, here, most)
+        serve(arrival, self._view.folder)
+        arrival.begin()
+        self._arrival = arrival
+        while not arrival.complete(_LOOK_S):
+            pass
+        self._view.finish()
+        if missing:
+            count = counted(len(sizes) - len(here), "object")
+            self._fetched = (
+                f"{self._name}: fetched {count}, {size(missing)}, in {duration(time.monotonic() - self._began)}"
+            )
+
+    def _check(self, names: Collection[str]) -> None:
+        """Check the right to read objects that are on this node; raise InvalidRequest without it."""
+        self._of = len(names)
+        threads = ThreadPoolExecutor(THREADS, "checks")
+        try:
+            for _ in threads.map(self._check_one, [self.objects[name].wanted for name in names]):
+                self._checked += 1
+        finally:
+            threads.shutdown(wait=False, cancel_futures=True)  # after an error, the others are of no use
+
+    def _check_one(self, wanted: Wanted) -> None:
+        try:
+            self._store.check(wanted)
+        except Changed as error:  # the version of the submission is here, and the right to read it was proven
+            self._changed.append(error.message)
 
 
-@contextmanager
-def _telling(progress: Callable[[], str], say: Say) -> Iterator[None]:
-    """Call `say` with texts on progress during the block, also while nothing arrives."""
-    over = Event()
+def _object(store: RemoteStore, printed: str, length: int, version: str, alone: bool) -> tuple[str, Object]:
+    """Return the path and an object of a list.
 
-    def tell() -> None:
-        while not over.wait(TOLD_S):
-            say(progress())
-
-    teller = Thread(target=tell, name="progress", daemon=True)
-    teller.start()
-    try:
-        yield
-    finally:
-        over.set()
-        teller.join()
-
-
-def _object(store: RemoteStore, printed: str, length: int, version: str, alone: bool) -> _Object:
-    """Return an object of a list; raise InvalidRequest if its store tells no versions, or for a dangerous name."""
+    Raises InvalidRequest if its store tells no versions, or for a dangerous name.
+    """
     name = raw_name(printed)
     path = store.root if alone else f"{store.root}/{name}"
     if not version:
@@ -195,7 +236,7 @@ def _object(store: RemoteStore, printed: str, length: int, version: str, alone: 
     if not {"", ".", ".."}.isdisjoint(name.split("/")):
         raise InvalidRequest(f"{store.address(path)} has a name that no file below a folder can have")
     wanted = Wanted(path, length, version)
-    return _Object(name, key_of(store.address(path), version, length), wanted)
+    return name, Object(key_of(store.address(path), version, length), wanted)
 
 
 def _digest(*parts: str) -> str:

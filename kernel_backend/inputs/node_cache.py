@@ -1,8 +1,9 @@
 """Keep remote objects on a node's disk, each once, and build read-only folders of hard links to them.
 
     <root>/objects/<2 hex>/<key>         a whole object; <key>.part is one that is being downloaded
-    <root>/views/<digest>/data/...       folder of hard links to the objects of one list
-    <root>/views/<digest>/held-<token>/  hard links to its objects until it is complete
+    <root>/views/<digest>/data/...       folder of hard links to the objects of one list; before one is here, a
+                                         symbolic link to <root>/missing/<size>, where nothing is
+    <root>/views/<digest>/whole          exists once all of them are here
     <root>/sets/<digest>/<name>          links to the views of a training, by the names of its inputs
 
 An object is written beside its place, synced and renamed, so that a file of the cache is whole. The downloader holds a
@@ -31,8 +32,9 @@ LIMIT = "DAYLIGHT_CACHE_GB"  # variable with the most gigabytes that it may hold
 _FREE = 0.05  # share of the disk that stays free if no limit is set
 _TIME = 946_684_800  # of all files: 2000-01-01, the same on each node and after each download
 _OBJECTS, _VIEWS, _SETS = "objects", "views", "sets"
-_LOCK, _DATA, _HELD, _MAKING, _PART = "lock", "data", "held-", "making-", ".part"
-_REMOVED = "removed-"
+MISSING = "missing"  # folder that never exists
+_LOCK, _SERVING, _DATA, _WHOLE = "lock", "serving", "data", "whole"
+_HELD, _MAKING, _REMOVED, _PART = "held-", "making-", "removed-", ".part"
 
 
 class CacheUse(NamedTuple):
@@ -90,7 +92,7 @@ class NodeCache:
             os.close(lock)  # removed meanwhile
         try:
             os.utime(lock)
-            yield View(folder, self.root / _OBJECTS)
+            yield View(folder, self.root)
         finally:
             os.close(lock)
 
@@ -104,25 +106,24 @@ class NodeCache:
             making.replace(place / name)
         return place
 
-    def make_room(self, needed: int) -> None:
+    def make_room(self, needed: int) -> int:
         """Remove data that no training uses, the longest unused first, until `needed` more bytes fit.
 
-        Raises InvalidRequest if they cannot fit.
+        Returns how many more bytes fit then, which may be fewer.
         """
-        if self._room() >= needed:
-            return
-        for view in sorted(self._views(), key=_used_at):
-            self._forget(view)
+        views = sorted(self._views(), key=_used_at, reverse=True)
+        while (room := self._room()) < needed and views:
+            self._forget(views.pop())
             self._sweep()
-            if self._room() >= needed:
-                return
-        self._sweep()
-        if (room := self._room()) < needed:
-            limit = f"{LIMIT} allows" if self._limit is not None else "its disk has room for"
-            raise InvalidRequest(
-                f"{size(needed)} of the data are not on this node, and {limit} {size(max(0, room))} more in "
-                f"{self.root}: set {ROOT} to a folder on a larger disk, or name less data"
-            )
+        return max(0, room)
+
+    def too_small(self, needed: int, room: int) -> InvalidRequest:
+        """Return the error that `needed` more bytes do not fit into the room that there is."""
+        limit = f"{LIMIT} allows" if self._limit is not None else "its disk has room for"
+        return InvalidRequest(
+            f"{size(needed)} of the data are not on this node, and {limit} {size(room)} more in {self.root}: set "
+            f"{ROOT} to a folder on a larger disk, or name less data"
+        )
 
     def clean(self) -> int:
         """Remove all data that no training uses; return how many bytes that were."""
@@ -186,23 +187,62 @@ class NodeCache:
 
 
 class View:
-    """Folder of hard links to the objects of one list, which this process holds; objects are brought here for it."""
+    """Folder with the objects of one list, which this process holds.
 
-    def __init__(self, folder: Path, objects: Path) -> None:
-        self._folder, self._objects = folder, objects
+    It has an entry for each object from the beginning: a hard link to one that is here, and for others a symbolic link
+    to nothing whose name is the object's size. One process at a time, which is `serving`, replaces these entries.
+    """
+
+    def __init__(self, folder: Path, cache: Path) -> None:
+        self.folder, self._objects, self._missing = folder, cache / _OBJECTS, cache / MISSING
         self._token = secrets.token_hex(8)  # not a number of a process, which another pod may have, too
         self._held = folder / f"{_HELD}{self._token}"
 
     @property
     def data(self) -> Path:
-        """Return the folder that trainings read, which exists once `build` has made it."""
-        return self._folder / _DATA
+        """Return the folder that trainings read, which exists once `lay` has made it."""
+        return self.folder / _DATA
 
-    def hold(self, key: str) -> bool:
-        """Return whether an object is here, and if so keep anyone from removing it until the view is built."""
-        return self._hold(self._object(key), key)
+    @property
+    def whole(self) -> bool:
+        """Return whether all objects are here, and stay."""
+        return (self.folder / _WHOLE).exists()
 
-    def fetch(self, key: str, length: int, download: Callable[[int], None], wait: bool = True) -> bool:
+    @contextlib.contextmanager
+    def serving(self) -> Iterator[bool]:
+        """Become the one process that changes the view, during the block; False if another one is."""
+        with _locked(self.folder / _SERVING, wait=False) as lock:
+            yield lock is not None
+
+    def lay(self, sizes: Mapping[str, int]) -> set[str]:
+        """Make the folder, with the sizes of objects in bytes by their paths below it; return the paths of those here.
+
+        Raises InvalidRequest if two paths exclude each other, as `a` and `a/b` do.
+        """
+        for left in (*self.folder.glob(f"{_HELD}*"), *self.folder.glob(f"{_MAKING}*")):
+            _remove(left)  # by a process that was killed
+        if not self.data.exists():
+            making = self.folder / f"{_MAKING}{self._token}"
+            making.mkdir()
+            try:
+                self._lay(sizes, making)
+                os.rename(making, self.data)
+            finally:
+                _remove(making)
+        return {name for name in sizes if not (self.data / name).is_symlink()}
+
+    def has(self, key: str) -> bool:
+        """Return whether an object is on this node."""
+        return self._object(key).exists()
+
+    def take(self, name: str, key: str) -> bool:
+        """Give an object that is on this node its place in the view; return False if it is not there."""
+        if not self._hold(self._object(key), key):
+            return False
+        os.rename(self._held / key, self.data / name)
+        return True
+
+    def fetch(self, name: str, key: str, length: int, download: Callable[[int], None], wait: bool = True) -> bool:
         """Bring an object here by `download`, which writes to a descriptor; return False if another process does so.
 
         With `wait`, the other process is waited for. A download that fails, or has another size, leaves nothing.
@@ -214,7 +254,7 @@ class View:
             if file is None:
                 return False
             try:
-                if not self.hold(key):
+                if not self.take(name, key):
                     os.ftruncate(file, 0)
                     download(file)
                     if (found := os.fstat(file).st_size) != length:
@@ -224,37 +264,37 @@ class View:
                     os.fsync(file)
                     self._hold(part, key)  # before it has its place, where others might take it for unused
                     os.rename(part, place)
+                    os.rename(self._held / key, self.data / name)
             finally:
                 part.unlink(missing_ok=True)
         return True
 
-    def build(self, names: Mapping[str, str]) -> None:
-        """Make the view's folder: `names` has the key of each object that is held by its path below the folder.
+    def evict(self, name: str, key: str, length: int) -> None:
+        """Remove an object from the view, and from the node if no other view has it; who has opened it can go on."""
+        link = self._held / f"{key}.{_MAKING}"
+        self._held.mkdir(exist_ok=True)
+        link.symlink_to(self._missing / str(length))
+        link.rename(self.data / name)
+        with contextlib.suppress(FileNotFoundError):
+            if (place := self._object(key)).stat().st_nlink == 1:
+                place.unlink()
 
-        Raises InvalidRequest if two names exclude each other, as `a` and `a/b` do.
-        """
-        if not self.data.exists():
-            making = self._folder / f"{_MAKING}{self._token}"
-            making.mkdir()
-            try:
-                self._link(names, making)
-                with contextlib.suppress(OSError):  # another process was first
-                    os.rename(making, self.data)
-            finally:
-                _remove(making)
-            for folder, _, _ in os.walk(self.data, topdown=False):
-                os.chmod(folder, 0o555)
+    def finish(self) -> None:
+        """Mark the view as whole, once all objects are here."""
         _remove(self._held)
+        for folder, _, _ in os.walk(self.data, topdown=False):
+            os.chmod(folder, 0o555)
+        (self.folder / _WHOLE).touch()
 
-    def _link(self, names: Mapping[str, str], making: Path) -> None:
+    def _lay(self, sizes: Mapping[str, int], making: Path) -> None:
         folders = {making}
-        for name, key in names.items():
+        for name, length in sizes.items():
             target = making / name
             try:
                 if target.parent not in folders:
                     target.parent.mkdir(parents=True, exist_ok=True)
                     folders.add(target.parent)
-                os.link(self._held / key, target)
+                target.symlink_to(self._missing / str(length))
             except (FileExistsError, NotADirectoryError):
                 raise InvalidRequest(
                     f"{name}: the store has an object and a folder of the same name there, which a disk cannot have"
