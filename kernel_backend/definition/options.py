@@ -80,6 +80,15 @@ def _goes_back(definition: Definition, config: Config) -> str | None:
     return None
 
 
+def _fetches(definition: Definition, config: Config) -> str | None:
+    if config.fetch != "during" or not (config.form == "command" or config.uses_model):
+        return None
+    who = "a command's processes" if config.form == "command" else "rows"
+    return (
+        f"--fetch during is for trainings whose Python code reads files, and {who} cannot wait for them: leave it out"
+    )
+
+
 def _averages(definition: Definition, config: Config) -> str | None:
     parts = [
         (function, each)
@@ -188,5 +197,5 @@ def _reports_its_metric(definition: Definition, config: Config) -> str | None:
 
 _RULES = (
     _is_of_its_form, _changes_its_slots, _finds_batch_size, _leaves_steps_to_the_code, _keeps_its_forms_rules,
-    _gathers, _synchronizes, _shards, _goes_back, _averages, _validates, _reports_its_metric,
+    _gathers, _synchronizes, _shards, _goes_back, _fetches, _averages, _validates, _reports_its_metric,
 )  # fmt: skip

@@ -30,6 +30,7 @@ _HARMLESS = {
     "until",
     "env",
     "data_at",
+    "fetch",
     "least_slots",
 }
 _BATCH = {"auto_batch", "batch_size"}

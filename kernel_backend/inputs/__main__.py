@@ -13,10 +13,12 @@ from contextlib import ExitStack
 
 from kernel_backend.errors import DaylightError
 from kernel_backend.inputs.fetch import FetchRequest, fetch
+from kernel_backend.parent_death import die_with
 
 
 def main() -> int:
     """Serve the one request; return 1 if it fails."""
+    die_with(os.getppid())
     request = FetchRequest.model_validate_json(sys.stdin.readline())
     with ExitStack() as held:
         try:

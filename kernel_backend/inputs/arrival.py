@@ -78,8 +78,10 @@ class Arrival:
     def wait(self, reader: int, name: str) -> None:
         """Return once an object is here, and stays until the reader asks for another; raise as `complete` does.
 
-        Raises KeyError if the input has no such object.
+        A name that the input does not have, such as that of a folder, is ignored.
         """
+        if name not in self._order:
+            return
         with self._changed:
             self._order.read(name)
             self._pinned[reader] = name, time.monotonic()

@@ -30,10 +30,11 @@ from kernel_backend.model.sizes import size
 ROOT = "DAYLIGHT_CACHE"  # variable with the folder of the cache
 LIMIT = "DAYLIGHT_CACHE_GB"  # variable with the most gigabytes that it may hold
 _FREE = 0.05  # share of the disk that stays free if no limit is set
-_TIME = 946_684_800  # of all files: 2000-01-01, the same on each node and after each download
+TIME = 946_684_800  # of all files: 2000-01-01, the same on each node and after each download
 _OBJECTS, _VIEWS, _SETS = "objects", "views", "sets"
 MISSING = "missing"  # folder that never exists
-_LOCK, _SERVING, _DATA, _WHOLE = "lock", "serving", "data", "whole"
+DATA, WHOLE = "data", "whole"  # in the folder of a view
+_LOCK, _SERVING = "lock", "serving"
 _HELD, _MAKING, _REMOVED, _PART = "held-", "making-", "removed-", ".part"
 
 
@@ -201,12 +202,12 @@ class View:
     @property
     def data(self) -> Path:
         """Return the folder that trainings read, which exists once `lay` has made it."""
-        return self.folder / _DATA
+        return self.folder / DATA
 
     @property
     def whole(self) -> bool:
         """Return whether all objects are here, and stay."""
-        return (self.folder / _WHOLE).exists()
+        return (self.folder / WHOLE).exists()
 
     @contextlib.contextmanager
     def serving(self) -> Iterator[bool]:
@@ -260,7 +261,7 @@ class View:
                     if (found := os.fstat(file).st_size) != length:
                         raise InvalidRequest(f"{found} of {length} bytes of an object arrived: its store is at fault")
                     os.fchmod(file, 0o444)
-                    os.utime(file, (_TIME, _TIME))
+                    os.utime(file, (TIME, TIME))
                     os.fsync(file)
                     self._hold(part, key)  # before it has its place, where others might take it for unused
                     os.rename(part, place)
@@ -284,7 +285,7 @@ class View:
         _remove(self._held)
         for folder, _, _ in os.walk(self.data, topdown=False):
             os.chmod(folder, 0o555)
-        (self.folder / _WHOLE).touch()
+        (self.folder / WHOLE).touch()
 
     def _lay(self, sizes: Mapping[str, int], making: Path) -> None:
         folders = {making}

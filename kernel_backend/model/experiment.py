@@ -234,6 +234,7 @@ class Config(Record):
     on_log: tuple[LogPolicy, ...] = LOG_POLICIES
     env: Literal["current", "locked"] = "current"  # Python packages: the interpreter's, or those of the lock
     until: int | None = Field(None, ge=1)  # stop after this step of a longer training
+    fetch: Literal["auto", "before", "during"] = "auto"  # when inputs are brought to a node: before the training
     data_at: dict[str, str] = {}  # declared data: name -> absolute path or URL to read instead
 
     @field_validator("pool")

@@ -37,6 +37,7 @@ class Progress:
         self.rank = rank
         self._memory = memoryview(_shared(folder / progress_file(rank), SIZE, "a hang of this rank would go unnoticed"))
         self._count = 0
+        self._phase: Phase = "starting"
         self.steps = 0  # number of steps that this process has begun
         self.step = 0  # the current or last step
         self.listener: Callable[[Phase, int], None] | None = None  # called with each heartbeat
@@ -44,12 +45,17 @@ class Progress:
     def tick(self, phase: Phase, step: int) -> None:
         """Write a heartbeat: `phase` is the kind of work that the rank does now, `step` the current or last step."""
         self._count += 1
-        self.step = step
+        self.step, self._phase = step, phase
         self.steps += phase in ("first step", "step")
         write_tick(self._memory, Tick(self._count, phase, step))
         CLOCK.phase(phase, step)
         if self.listener is not None:
             self.listener(phase, step)
+
+    def alive(self) -> None:
+        """Write a heartbeat from another thread: the work of now goes on, although it takes long."""
+        self._count += 1
+        write_tick(self._memory, Tick(self._count, self._phase, self.step))
 
     def tell(self, text: str) -> None:
         """Tell users what a long phase is doing; the text replaces the one before."""

@@ -20,7 +20,7 @@ from kernel_backend.runner import plots
 from kernel_backend.runner.artifacts import ArtifactWriter
 from kernel_backend.runner.batch_size.find import find_batch_size
 from kernel_backend.runner.context import FormTraining, RankContext, training_of
-from kernel_backend.runner.data.inputs import Released, with_inputs
+from kernel_backend.runner.data.inputs import Released, patience, with_inputs
 from kernel_backend.runner.declared_data import DeclaredDataCheck, changes
 from kernel_backend.runner.definition.functions import Functions
 from kernel_backend.runner.definition.load import lengths_of, load, read_snapshot
@@ -67,7 +67,8 @@ def work(
         silence_trackers()
     code_id = code_of(Path(job.code))
     try:
-        job = with_inputs(job, read_snapshot(Path(job.code)), instructions, spool, progress)
+        snapshot = read_snapshot(Path(job.code))
+        job = with_inputs(job, snapshot, instructions, spool, progress, patience(job))
     except Released:
         return RELEASED
     watch_files(job)

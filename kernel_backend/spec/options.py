@@ -316,6 +316,13 @@ OPTIONS: tuple[Option, ...] = (
         "folder, file or s3://... whose files are listed and compared; train=s3://... is read as a local folder; may "
         "be repeated",
     ),
+    _setting(
+        "--fetch",
+        "data",
+        "WHEN",
+        "before: a training begins once its inputs are on the node; during: they are fetched as it reads them; auto: "
+        "during if it would wait for more than a minute [auto]",
+    ),
     _list("--commit", "data", "ID", "version of data kept by lakeFS, DVC or others, to be shown; may be repeated"),
     Option(("--name",), "view", "what to call it [its notebook or file, and what is new]", {"metavar": "TEXT"}),
     _list("--tag", "view", "TAG", "tag by which it is found, or several as baseline,paper; may be repeated"),

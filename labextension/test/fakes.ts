@@ -164,6 +164,7 @@ export function experiment(fields: Partial<Experiment> = {}): Experiment {
       on_log: [],
       env: 'current',
       until: null,
+      fetch: 'auto',
       data_at: {}
     },
     params: {},

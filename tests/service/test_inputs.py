@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from kernel_backend.inputs.node_cache import ROOT
+from kernel_backend.runner.data.permutation import Permutation
 from tests.support.bad_network import BadNetwork, distant_store
 from tests.support.submitted import daylight, submit_program
 from tests.support.world import World, until
@@ -29,6 +30,40 @@ def train_data(train):
     files = sorted(glob.glob(train + "/*/*.npy"))
     x = torch.stack([torch.from_numpy(np.load(file)) for file in files])
     return torch.utils.data.TensorDataset(x, x.sum(1, keepdim=True))
+
+def model():
+    return nn.Linear(4, 1)
+
+def optimizer(params, lr=0.1):
+    return torch.optim.SGD(params, lr=lr)
+
+def loss(output, target):
+    return nn.functional.mse_loss(output, target)
+"""
+FILES = """
+import os
+import numpy as np
+import torch
+from torch import nn
+
+class Samples(torch.utils.data.Dataset):
+    def __init__(self, folder):
+        self.files = []
+        for at, _, names in os.walk(folder):
+            for entry in os.scandir(at):
+                if entry.is_file() and os.path.getsize(entry.path) == 144 and not os.path.islink(entry.path):
+                    self.files.append(os.path.realpath(entry.path))
+        self.files.sort(key=os.path.basename)
+
+    def __len__(self):
+        return len(self.files)
+
+    def __getitem__(self, index):
+        x = torch.from_numpy(np.load(self.files[index]))
+        return x, x.sum(0, keepdim=True)
+
+def train_data(train):
+    return torch.utils.data.DataLoader(Samples(train), batch_size=8, num_workers=WORKERS)
 
 def model():
     return nn.Linear(4, 1)
@@ -121,6 +156,35 @@ def test_functions_read_it_by_an_argument_to_the_same_bits_as_a_local_folder(
     number = json.loads(again.stdout)["experiment"]["number"]
     assert world.ended(number).state == "completed"
     assert world.weights(number) == world.weights(numbers[0])
+
+
+@pytest.mark.parametrize(("workers", "slots"), [(0, 1), (2, 2)])
+def test_steps_are_taken_while_data_arrives_in_the_order_in_which_they_read_it(
+    world: World, network: tuple[str, BadNetwork], local: Path, tmp_path: Path, workers: int, slots: int
+) -> None:
+    url, way = network
+    (tmp_path / "train.py").write_text(FILES.replace("WORKERS", str(workers)))
+    line = ["submit", "train.py", "--slots", str(slots), "--epochs", "2", "--threads", "1", "--quiet", "--again"]
+    last = f"sample%20{int(Permutation(0, 0, SAMPLES).slice(SAMPLES - 1, SAMPLES)[0]):02}.npy"
+    daylight(world, "gc", "--cache")
+    way.held = last
+    try:
+        given = daylight(world, *line, "--data", f"train={url}/train", "--fetch", "during", cwd=tmp_path)
+        assert given.returncode == 0, given.stderr
+        number = int(given.stdout.split()[0].lstrip("#"))
+        world.reached(number, 1)
+        world.ranks()[0].kill()
+        until(lambda: world.overview(number).trials[0].attempt == 2, "it begins again")
+        world.reached(number, 1)
+    finally:
+        way.held = ""
+    assert world.ended(number).state == "completed"
+    plain = daylight(world, *line, f"train={local}", cwd=tmp_path)
+    other = int(plain.stdout.split()[0].lstrip("#"))
+    assert world.ended(other).state == "completed"
+    assert world.weights(number) == world.weights(other)
+    notes = " ".join((*world.overview(number).warnings, *world.overview(number).informational))
+    assert "the training begins while its data arrives" in notes
 
 
 def test_a_prediction_reads_rows_of_a_store(world: World, bucket: str, local: Path, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import fcntl
+import hashlib
 import json
 import os
 import random
@@ -16,13 +17,14 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import fsspec
+import psutil
 import pytest
 
 from kernel_backend.data.declared import declare
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.inputs import store as stores
 from kernel_backend.inputs.fetch import Fetched, FetchRequest, Input, fetch
-from kernel_backend.inputs.node_cache import NodeCache, cache_limit
+from kernel_backend.inputs.node_cache import LIMIT, ROOT, NodeCache, cache_limit
 from kernel_backend.retry import RetryPolicy
 from tests.support.bad_network import BadNetwork, distant_store
 
@@ -72,7 +74,7 @@ def bucket(way: tuple[str, BadNetwork], request: pytest.FixtureRequest, tmp_path
     url, network = way
     usual = dataclasses.replace(network)
     yield Bucket(f"{url}/{request.node.name[:60]}", network, tmp_path)
-    for name in ("latency", "bandwidth", "refusals", "refusal", "cuts"):
+    for name in ("latency", "bandwidth", "refusals", "refusal", "held", "cuts"):
         setattr(network, name, getattr(usual, name))
 
 
@@ -304,3 +306,81 @@ def test_a_view_that_is_removed_while_another_process_waits_for_it_is_made_again
             path.chmod(0o700)
         os.rename(view, tmp_path / "removed")
     assert content(Path(result(child)["places"]["in0"])) == bucket.files  # type: ignore[index]
+
+
+def reader(asked: FetchRequest, folder: Path, *words: str, limit: int | None = None) -> subprocess.Popen[str]:
+    """Start a process that reads an input while it arrives."""
+    folder.mkdir(exist_ok=True)
+    environ = os.environ | {ROOT: asked.root} | ({} if limit is None else {LIMIT: str(limit / 1e9)})
+    command = [
+        sys.executable,
+        "-m",
+        "tests.support.reads_inputs",
+        str(folder),
+        asked.inputs[0].model_dump_json(),
+        *words,
+    ]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environ)
+
+
+def right(bucket: Bucket) -> dict[str, list[str]]:
+    return {name: [hashlib.sha256(data).hexdigest()] for name, data in bucket.files.items()}
+
+
+def test_files_that_are_on_their_way_look_as_if_they_were_here(bucket: Bucket, tmp_path: Path) -> None:
+    asked = bucket.asked(tmp_path / "cache")
+    bucket.network.held = ".bin"
+    child = reader(asked, tmp_path / "reader", "1", "4")
+    assert child.stdout is not None
+    listed = json.loads(child.stdout.readline())["listed"]  # before a single object is here
+    bucket.network.held = ""
+    said = [LARGE, 946_684_800.0, [True, False, True, True, False], LARGE, True]
+    assert listed == dict.fromkeys(bucket.files, said)
+    assert result(child)["digests"] == right(bucket)
+    assert len(bucket.gets()) == COUNT
+
+
+@pytest.mark.parametrize("known", ["known", "unknown"])
+def test_data_that_is_larger_than_the_cache_is_read_within_its_limit(
+    bucket: Bucket, tmp_path: Path, known: str
+) -> None:
+    asked = bucket.asked(tmp_path / "cache")
+    said = result(reader(asked, tmp_path / "reader", "3", "2", known, limit=COUNT // 2 * LARGE))
+    assert said["digests"] == right(bucket)
+    assert COUNT // 4 * LARGE < int(str(said["most"])) <= COUNT // 2 * LARGE
+    assert "fetched again in each epoch" in str(said["notes"])
+    whole = result(reader(asked, tmp_path / "again", "1", "2"))  # with room for all of it, what is here is kept
+    assert whole["digests"] == right(bucket)
+    assert NodeCache(tmp_path / "cache").use().objects == COUNT
+    with pytest.raises(InvalidRequest, match="DAYLIGHT_CACHE_GB allows"):
+        fetched(bucket.asked(tmp_path / "small", limit=LARGE // 2).model_copy(update={"patience": 0.0}))
+
+
+@pytest.mark.parametrize("limit", [None, COUNT // 2 * LARGE])
+def test_readers_go_on_when_what_fetches_for_them_is_killed(bucket: Bucket, tmp_path: Path, limit: int | None) -> None:
+    asked = bucket.asked(tmp_path / "cache")
+    bucket.network.bandwidth = 1e6
+    children = [reader(asked, tmp_path / str(number), "3", "2", limit=limit) for number in range(2)]
+    for child in children:
+        assert child.stdout is not None
+        assert "listed" in child.stdout.readline()
+    draws, killed = random.Random(0), 0
+    while killed < 5 and any(child.poll() is None for child in children):
+        time.sleep(draws.random())
+        for fetcher in [each for child in children for each in psutil.Process(child.pid).children()][:1]:
+            fetcher.kill()
+            killed += 1
+    bucket.network.bandwidth = 40e6
+    assert [result(child)["digests"] for child in children] == [right(bucket)] * 2
+    assert killed == 5
+
+
+def test_a_reader_is_told_why_a_file_will_not_come(bucket: Bucket, tmp_path: Path) -> None:
+    asked = bucket.asked(tmp_path / "cache")
+    bucket.network.held = "x%200.bin"
+    child = reader(asked, tmp_path / "reader", "1", "1")
+    assert child.stdout is not None
+    child.stdout.readline()
+    bucket.put("0/x 0.bin", b"another")
+    bucket.network.held = ""
+    assert "0/x 0.bin was replaced since this was submitted: it was" in str(result(child)["error"])

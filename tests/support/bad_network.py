@@ -26,6 +26,7 @@ class BadNetwork:
     bandwidth: float = float("inf")  # bytes a second of all answers together
     refusals: int = 0  # how many of the next requests are answered with `refusal`
     refusal: tuple[int, str] = (503, "SlowDown")  # HTTP status, and S3's code
+    held: str = ""  # the answers with objects whose paths end in it wait, until this is changed
     cuts: int = 0  # how many of the next answers of more than a piece end in their middle
     requests: list[str] = field(default_factory=list)  # method and path of each request
     _free_at: float = 0.0  # when the way is free for another piece
@@ -39,8 +40,11 @@ class BadNetwork:
                     writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
                     head = b"\r\n".join(line for line in head.split(b"\r\n") if b"100-continue" not in line)
                 body = await reader.readexactly(_length(head))
-                self.requests.append(" ".join(head.split(b" ", 2)[i].decode() for i in (0, 1)))
+                method, path = (head.split(b" ", 2)[i].decode() for i in (0, 1))
+                self.requests.append(f"{method} {path}")
                 await asyncio.sleep(self.latency)
+                while self.held and method == "GET" and path.partition("?")[0].endswith(self.held):
+                    await asyncio.sleep(0.02)
                 if self.refusals:
                     self.refusals -= 1
                     said = _refusal(*self.refusal)

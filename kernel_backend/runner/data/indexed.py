@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from kernel_backend.runner.data import arriving
+from kernel_backend.runner.data.files_of import files_of
 from kernel_backend.runner.data.loading import Loading
 from kernel_backend.runner.data.permutation import Permutation
 from kernel_backend.runner.data.samples import by_index
@@ -34,7 +36,7 @@ class Indexed:
         and validation samples draw different numbers. `loading` creates the reader of a dataset. With `digested`,
         digests of the first epoch's samples are computed.
         """
-        self._digested = digested
+        self._digested, self._dataset = digested, source.dataset
         self._sampled = None
         if source.sampler is not None:
             self._sampled = SampledOrder(source.sampler, source.role, len(source.dataset), seed, tag)
@@ -76,8 +78,26 @@ class Indexed:
         for step in itertools.count(first) if until is None else range(first, until):
             epoch, number = divmod(step, self.per_epoch)
             if indices is None or epoch != ordered:
+                if arriving.is_wanted():
+                    ahead = step if indices is None else (epoch + 1) * self.per_epoch
+                    arriving.expect(self._files(ahead, epoch + 2, until))
                 indices, ordered = self._order(epoch), epoch
             yield self._step(epoch, number, indices)
+
+    def _files(self, first: int, end: int, until: int | None) -> Iterator[str]:
+        """Yield the files from which this process will read its samples, as far as they are known.
+
+        They are those of the steps from `first` to the end of the epoch before `end`.
+        """
+        files = files_of(self._dataset, arriving.is_coming)
+        if files is None:
+            return
+        last = end * self.per_epoch if until is None else min(until, end * self.per_epoch)
+        for epoch in range(first // self.per_epoch, end):
+            indices = self._order(epoch)
+            for step in range(max(first, epoch * self.per_epoch), min(last, (epoch + 1) * self.per_epoch)):
+                for share in self._step(epoch, step % self.per_epoch, indices).shares:
+                    yield from itertools.chain.from_iterable(map(files, share.indices.tolist()))
 
     def _order(self, epoch: int) -> Indices:
         if self._sampled is not None:

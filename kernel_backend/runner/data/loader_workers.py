@@ -15,6 +15,7 @@ from torch.utils.data import Dataset, get_worker_info
 from kernel_backend.errors import InvalidDefinition
 from kernel_backend.parent_death import die_with
 from kernel_backend.runner import opened_files as opened
+from kernel_backend.runner.data import arriving
 from kernel_backend.runner.data.remote_error import carry
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
@@ -112,6 +113,7 @@ class WorkerInit(NamedTuple):
     parent: int | None  # None: started by another process than the rank
     users: Callable[[int], None] | None
     listens_to: opened.Keep | None = None  # filter for opened files to report
+    waits_for: arriving.Arriving | None = None  # inputs that are on their way
 
     def __call__(self, number: int) -> None:
         """Initialize worker `number`; called by torch in that worker."""
@@ -123,6 +125,8 @@ class WorkerInit(NamedTuple):
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
         if self.listens_to is not None:
             opened.watch(self.listens_to)
+        if self.waits_for is not None:
+            arriving.begin(self.waits_for)
         if self.users is not None:
             self.users(number)
 

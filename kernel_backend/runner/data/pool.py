@@ -15,6 +15,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from kernel_backend.model.facts import LoaderSetting
 from kernel_backend.runner import opened_files
+from kernel_backend.runner.data import arriving
 from kernel_backend.runner.data.loader_workers import (
     GuardedDataset,
     LoaderWorkerLost,
@@ -150,7 +151,7 @@ class Pool:
             "prefetch_factor": self.setting.prefetch,
             "timeout": options.timeout,
             "persistent_workers": options.persistent,
-            "worker_init_fn": WorkerInit(_parent(options), options.start, opened_files.watching()),
+            "worker_init_fn": WorkerInit(_parent(options), options.start, opened_files.watching(), arriving.current()),
             "multiprocessing_context": options.context,
         }
         return DataLoader(

@@ -726,6 +726,11 @@ export interface components {
             env: "current" | "locked";
             /** @default null */
             until: number | null;
+            /**
+             * @default auto
+             * @enum {string}
+             */
+            fetch: "auto" | "before" | "during";
             /** @default {} */
             data_at: {
                 [key: string]: string;

@@ -19,8 +19,8 @@ def test_a_rank_waits_for_the_first_of_its_own_node(tmp_path: Path, monkeypatch:
     asked = (Input(name="train", url="s3://bucket/train", digest="0", listed="none"),)
     given = asked, Instructions(), Spool(tmp_path / "spool.jsonl", 3), Progress(tmp_path, 3)
     given[1].release = True  # as soon as it would wait
-    (tmp_path / "inputs-0.json").write_text(json.dumps({"folder": "/other"}))
+    (tmp_path / "inputs-0.json").write_text(json.dumps({"folder": "/other", "arriving": []}))
     with pytest.raises(Released):
         _brought(*given)
-    (tmp_path / "inputs-2.json").write_text(json.dumps({"folder": "/ours"}))
-    assert _brought(*given) == {"folder": "/ours"}
+    (tmp_path / "inputs-2.json").write_text(json.dumps({"folder": "/ours", "arriving": []}))
+    assert _brought(*given) == {"folder": "/ours", "arriving": []}
