@@ -48,7 +48,7 @@ PARTS: dict[str, set[str]] = {
     **dict.fromkeys(DECISIONS, MODEL),
     **dict.fromkeys(SEAMS, MODEL | DECISIONS | TOOLS | {"home", "devices", "overlay"}),
     "environments": MODEL | TOOLS | {"home", "snapshots"},  # another interpreter is recorded as our own is
-    "inputs": MODEL | TOOLS | {"data", "differences"},
+    "inputs": MODEL | TOOLS | {"data", "differences", "parent_death"},
     "engines": MODEL | TOOLS | {"home", "devices", "launch", "parent_death"},
     # A launcher posts what its ranks report, and says itself how long they made no progress.
     "launch": MODEL

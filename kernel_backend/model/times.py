@@ -9,13 +9,24 @@ from pydantic import Field, FiniteFloat
 
 from kernel_backend.model.record import Record
 
+# `input` is the wait for files that are still fetched from a store, `data` that for batches of files that are here.
 # `stall` is all other time: reports, callbacks, waiting for the service or for the target of a search.
 Part = Literal[
-    "data", "transfer", "forward", "backward", "communication", "optimizer", "checkpoint", "validation", "stall"
+    "data",
+    "input",
+    "transfer",
+    "forward",
+    "backward",
+    "communication",
+    "optimizer",
+    "checkpoint",
+    "validation",
+    "stall",
 ]
 PARTS: tuple[Part, ...] = get_args(Part)
 LABELS: Mapping[Part, str] = {
     "data": "waiting for data",
+    "input": "waiting for input",
     "transfer": "copy to the device",
     "forward": "forward",
     "backward": "backward",

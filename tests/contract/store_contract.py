@@ -117,7 +117,7 @@ LATER = """\
 import sqlalchemy as sa
 from alembic import op
 
-revision, down_revision = "0030", "0029"
+revision, down_revision = "0031", "0030"
 
 def upgrade() -> None:
     op.add_column("trials", sa.Column("colour", sa.Text, nullable=False, server_default="red"))
@@ -131,11 +131,11 @@ def check_a_later_migration(url: str, folder: Path, monkeypatch: pytest.MonkeyPa
     before = store.overview(1), store.messages(0), store.reports(1, 1)
     store.close()
     migrations = shutil.copytree(revisions.MIGRATIONS, folder / "migrations")
-    (migrations / "versions" / "0030_colours.py").write_text(LATER)
+    (migrations / "versions" / "0031_colours.py").write_text(LATER)
     for module in (revisions, connecting):
         monkeypatch.setattr(module, "MIGRATIONS", migrations)
     engine = connect(database_url(url))
-    with engine.connect() as db, pytest.raises(InvalidRequest, match=r"schema 0029, .* writes 0030: start a service"):
+    with engine.connect() as db, pytest.raises(InvalidRequest, match=r"schema 0030, .* writes 0031: start a service"):
         connecting.check_schema(db)
     again = SqlStore(url)
     assert (again.overview(1), again.messages(0), again.reports(1, 1)) == before

@@ -82,7 +82,7 @@ def test_a_later_migration_keeps_the_rows(file: Path, tmp_path: Path, monkeypatc
 @pytest.mark.parametrize(
     ("schema", "told"),
     [
-        ("9999", r"schema 9999, and this version of Daylight knows up to 0029: upgrade Daylight"),
+        ("9999", r"schema 9999, and this version of Daylight knows up to 0030: upgrade Daylight"),
         ("0027", r"schema 0027 of a development version, .* only from 0028 on: start the service of commit \w+"),
     ],
     ids=["later", "before the first release"],

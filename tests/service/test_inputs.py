@@ -185,6 +185,7 @@ def test_steps_are_taken_while_data_arrives_in_the_order_in_which_they_read_it(
     assert world.weights(number) == world.weights(other)
     notes = " ".join((*world.overview(number).warnings, *world.overview(number).informational))
     assert "the training begins while its data arrives" in notes
+    assert "waiting for input" in daylight(world, "profile", str(number)).stdout
 
 
 def test_a_prediction_reads_rows_of_a_store(world: World, bucket: str, local: Path, tmp_path: Path) -> None:

@@ -29,7 +29,8 @@ MOST_WORKERS = 16
 _NOTED = 0.05  # share of the time that a sentence mentions besides
 _CHEAPER = "make samples cheaper to read, for example by decoding them once before the training"
 
-_OWN: tuple[Part, ...] = ("data", "transfer", "forward", "backward", "optimizer")  # parts without waiting for others
+# Parts without waiting for others.
+_OWN: tuple[Part, ...] = ("data", "input", "transfer", "forward", "backward", "optimizer")
 _COMPUTED: tuple[Part, ...] = ("forward", "backward", "optimizer")
 
 
@@ -72,6 +73,7 @@ def _suffices(split: Split) -> bool:
 def _causes(ranks: Sequence[RankTimes], splits: Sequence[Split], config: Config) -> Iterator[Cause]:
     for cause, threshold in (
         (_data(ranks, splits, config), DATA),
+        (_input(splits), DATA),
         (_slow_rank(ranks, splits), LOST_TO_RANK),
         (_communication(splits), COMMUNICATION),
         (_checkpoints(ranks, splits), CHECKPOINT),
@@ -104,6 +106,15 @@ def _data(ranks: Sequence[RankTimes], splits: Sequence[Split], config: Config) -
         option = f"num_workers={wanted} in the DataLoader" if loader == "own" else f"--loader-workers {wanted}"
         way_out = f"{option} would hide it"
     return Cause(share, f"{percent(share)} of each step waits for data: {way_out}")
+
+
+def _input(splits: Sequence[Split]) -> Cause:
+    share = _mean(splits, "input")
+    return Cause(
+        share,
+        f"{percent(share)} of each step waits for files that are still fetched from their store: this ends once they "
+        "are on the node, unless its cache is too small for all of them",
+    )
 
 
 def _slow_rank(ranks: Sequence[RankTimes], splits: Sequence[Split]) -> Cause:

@@ -23,6 +23,7 @@ from kernel_backend.errors import DaylightError, InvalidDefinition
 from kernel_backend.inputs.node_cache import DATA, MISSING, TIME, WHOLE
 from kernel_backend.inputs.server import Client
 from kernel_backend.runner import native_opens
+from kernel_backend.runner.timing.clock import CLOCK
 
 GONE_S = 600.0  # without a process that fetches
 _PAUSE_S = 0.1
@@ -48,6 +49,7 @@ _arriving: Arriving | None = None
 _data: dict[str, str] = {}  # folder of files -> folder of its view
 _whole: set[str] = set()  # folders of views of which all is here now
 _clients = _Clients()
+_waited = 0.0  # seconds
 _watch: Watch | None = None
 _stat, _lstat, _access, _scandir = os.stat, os.lstat, os.access, os.scandir
 
@@ -90,6 +92,13 @@ def expect(paths: Iterable[str]) -> None:
     """Tell which files this rank will read, in their order, after those that were told before."""
     if _watch is not None:
         _watch.expect(paths)
+
+
+def waited() -> float:
+    """Return the seconds for which readers of this process have waited since the last call."""
+    global _waited
+    found, _waited = _waited, 0.0
+    return found
 
 
 def is_wanted() -> bool:
@@ -144,8 +153,12 @@ class Watch(threading.Thread):
 
 
 def _hear(event: str, args: tuple[Any, ...]) -> None:
+    global _waited
     if event == "open" and isinstance(args[0], str | bytes | os.PathLike) and (found := _found(args[0])):
-        _wait(*found)
+        began = time.monotonic()
+        with CLOCK.part("input"):
+            _wait(*found)
+        _waited += time.monotonic() - began
 
 
 def _wait(view: str, name: str) -> None:

@@ -35,13 +35,15 @@ class LoaderWorkerLost(RuntimeError):
 class WorkerBatch(NamedTuple):
     """Message of a loader worker to its rank: a batch, with the files opened and the time taken to load it.
 
-    Wall and CPU time are in seconds, and 0 unless loading is measured.
+    Wall and CPU time are in seconds, and 0 unless loading is measured; `waited` are seconds for files that were still
+    fetched.
     """
 
     found: Any
     opened: list[str]
     seconds: float = 0.0
     cpu: float = 0.0
+    waited: float = 0.0
 
 
 class LoadTimes:
@@ -79,10 +81,10 @@ class GuardedDataset(Dataset[Any]):
             found = self._dataset[wanted]
             if not self._sent:
                 self._try_to_send(found)
-            files = opened.heard()
+            files, waited = opened.heard(), arriving.waited()
             if self._times is not None:
-                return WorkerBatch(found, files, time.monotonic() - begun, time.process_time() - cpu)
-            return WorkerBatch(found, files) if files else found
+                return WorkerBatch(found, files, time.monotonic() - begun, time.process_time() - cpu, waited)
+            return WorkerBatch(found, files, waited=waited) if files or waited else found
         except (Exception, SystemExit) as error:
             return carry(error)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import multiprocessing.connection
 import os
+import time
 import warnings
 from collections import deque
 from collections.abc import Iterator
@@ -27,6 +28,7 @@ from kernel_backend.runner.data.loader_workers import (
 )
 from kernel_backend.runner.data.remote_error import RemoteError
 from kernel_backend.runner.data.source import LoaderOptions
+from kernel_backend.runner.timing.clock import CLOCK
 
 DYING_S = 10.0  # on a busy machine, or while writing a core dump
 END: Any = object()
@@ -104,6 +106,7 @@ class Pool:
     def _received(self) -> Any:
         assert self._fetched is not None
         self._see_that_all_live(None)
+        began = time.monotonic()
         try:
             found = next(self._fetched, END)
         except Exception as error:  # unpickling a worker's message can raise anything
@@ -115,6 +118,7 @@ class Pool:
         if isinstance(found, WorkerBatch):
             opened_files.add(found.opened)
             self.times.add(found.seconds, found.cpu)
+            CLOCK.reassign(min(found.waited, time.monotonic() - began), "data", "input")
             return found.found
         return found
 

@@ -187,6 +187,16 @@ class StepClock:
         seconds = [self._view[_FIRST + number] + current * (number == self._part) for number in range(len(PARTS))]
         return sum(seconds[number] for number in _OF_STEPS), seconds[_DATA]
 
+    def reassign(self, seconds: float, of: Part, to: Part) -> None:
+        """Count seconds that were counted for one part of a step for another one."""
+        if self._running and _ident() == self._thread:
+            seconds = min(seconds, self._view[_FIRST + _NUMBER[of]])
+            self._sequence += 2
+            self._view[_SEQUENCE] = self._sequence - 1
+            self._view[_FIRST + _NUMBER[of]] -= seconds
+            self._view[_FIRST + _NUMBER[to]] += seconds
+            self._view[_SEQUENCE] = self._sequence
+
     def computed(self, operations: int) -> None:
         """Add `operations`, the size of a backward pass's autograd graph, to the count of operations.
 

@@ -1724,7 +1724,7 @@ export interface components {
             /** @default  */
             node: string;
             /** @default null */
-            now: ("data" | "transfer" | "forward" | "backward" | "communication" | "optimizer" | "checkpoint" | "validation" | "stall") | null;
+            now: ("data" | "input" | "transfer" | "forward" | "backward" | "communication" | "optimizer" | "checkpoint" | "validation" | "stall") | null;
             /**
              * @default {
              *       "steps": 0,

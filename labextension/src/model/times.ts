@@ -4,6 +4,7 @@ import type { Split, Times } from '../api/types';
 
 export const PARTS = [
   'data',
+  'input',
   'transfer',
   'forward',
   'backward',
@@ -19,6 +20,7 @@ export type Part = (typeof PARTS)[number];
 /** Labels of parts that are not called as in the service. */
 const LABELS: Partial<Record<Part, string>> = {
   data: 'waiting for data',
+  input: 'waiting for input',
   transfer: 'copy to the device',
   stall: 'other'
 };
