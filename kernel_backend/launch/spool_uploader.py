@@ -117,7 +117,8 @@ class SpoolUploader(threading.Thread):
         Raises _Refused if the service refuses them for good.
         """
         try:
-            answer = self._deliveries.send(records, notes, self._phase, time.monotonic() - self._since, self._detail())
+            since, text = time.monotonic() - self._since, self._folder.detail(0)
+            answer = self._deliveries.send(records, notes, self._phase, since, text)
         except DaylightError as error:
             if error.http_status in REFUSALS:
                 raise _Refused(str(error)) from error
@@ -127,9 +128,6 @@ class SpoolUploader(threading.Thread):
         elif answer.until is not None and answer.until != self._until:
             self._until = answer.until
             self._deliveries.instruct(f"until {answer.until}")
-
-    def _detail(self) -> str:
-        return self._folder.detail(0) if self._phase == "fetching" else ""
 
     def _leave_out(self, count: int, problem: str) -> None:
         """Count spool lines or records that were skipped or refused, and prepare a note about them to the user.

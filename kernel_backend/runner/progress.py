@@ -58,7 +58,7 @@ class Progress:
         write_tick(self._memory, Tick(self._count, self._phase, self.step))
 
     def tell(self, text: str) -> None:
-        """Tell users what a long phase is doing; the text replaces the one before."""
+        """Tell users what a long phase is doing, or "" if it is over; the text replaces the one before."""
         with contextlib.suppress(OSError), replacing(self.folder / detail_file(self.rank), durable=False) as file:
             file.write(text.encode())
 

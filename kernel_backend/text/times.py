@@ -13,6 +13,8 @@ NOTHING = "nothing is known yet: times are measured from the second step on"
 # Heads of columns for the parts with long names: all fit into 120 columns, uncut.
 _SHORT = {
     "transfer": "copy",
+    "forward": "forw.",
+    "backward": "backw.",
     "communication": "comm.",
     "optimizer": "optim.",
     "checkpoint": "save",

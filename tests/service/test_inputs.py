@@ -173,6 +173,7 @@ def test_steps_are_taken_while_data_arrives_in_the_order_in_which_they_read_it(
         assert given.returncode == 0, given.stderr
         number = int(given.stdout.split()[0].lstrip("#"))
         world.reached(number, 1)
+        until(lambda: "running: fetching train: " in daylight(world, "show", str(number)).stdout, "views tell of it")
         world.ranks()[0].kill()
         until(lambda: world.overview(number).trials[0].attempt == 2, "it begins again")
         world.reached(number, 1)

@@ -56,6 +56,8 @@ def starting_text(overview: Overview, told: StartPhase | None, now: float) -> st
         return f"preparing {counted(attempt.slots, 'slot')}: {_lasting(words, now - since)}"
     if overview.state != TrialState.RUNNING:
         return ""
+    if told and told.text:  # its data still arrives
+        return told.text
     if config.as_it_is:  # what its own process does before it reports is unknown
         begun = all(trial.step == 0 and not trial.newest[1] for trial in overview.trials)
         return f"the {'command' if config.form == 'command' else 'cell'} has started" if begun else ""

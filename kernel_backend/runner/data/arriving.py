@@ -80,11 +80,14 @@ def current() -> Arriving | None:
     return _arriving
 
 
-def watch(alive: Callable[[], None]) -> None:
-    """Call `alive` from now on while readers on this node wait for files, so that this does not look like a hang."""
+def watch(alive: Callable[[], None], tell: Callable[[str], None]) -> None:
+    """Call `alive` from now on while readers on this node wait for files, so that this does not look like a hang.
+
+    `tell` is called with texts on progress, and with "" once all is here.
+    """
     global _watch
     assert _arriving is not None
-    _watch = Watch(_arriving, alive)
+    _watch = Watch(_arriving, alive, tell)
     _watch.start()
 
 
@@ -114,9 +117,9 @@ def is_coming(path: str) -> bool:
 class Watch(threading.Thread):
     """Connection of a rank to what fetches: it tells what the rank will read, and asks whether readers wait."""
 
-    def __init__(self, arriving: Arriving, alive: Callable[[], None]) -> None:
+    def __init__(self, arriving: Arriving, alive: Callable[[], None], tell: Callable[[str], None]) -> None:
         super().__init__(name="inputs", daemon=True)
-        self._arriving, self._alive = arriving, alive
+        self._arriving, self._alive, self._tell = arriving, alive, tell
         self._told: dict[str, list[list[str]]] = {view: [] for view in arriving.views}  # the newest two
         self._new: dict[str, list[list[str]]] = {view: [] for view in arriving.views}
         self._wake = threading.Event()
@@ -143,13 +146,16 @@ class Watch(threading.Thread):
                     while self._new[view]:
                         clients[view].expect(self._new[view][0])
                         self._told[view] = [*self._told[view][-1:], self._new[view].pop(0)]
-                    if clients[view].state()["waiting"]:
+                    state = clients[view].state()
+                    self._tell(state["text"])
+                    if state["waiting"]:
                         self._alive()
                 except OSError:
                     if view in clients:
                         clients.pop(view).close()
             self._wake.wait(_LOOK_S)
             self._wake.clear()
+        self._tell("")
 
 
 def _hear(event: str, args: tuple[Any, ...]) -> None:

@@ -109,9 +109,11 @@ def _brought(
             spool.say(Note(text=text))
     if found["arriving"]:
         arriving.begin(arriving.Arriving(tuple(found["arriving"]), str(done)))
-        arriving.watch(progress.alive)
+        arriving.watch(progress.alive, progress.tell)
     if fetcher is not None:
         fetcher.keep(bool(found["arriving"]))
+    if not found["arriving"]:
+        progress.tell("")
     return found
 
 

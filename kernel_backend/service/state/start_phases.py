@@ -20,9 +20,9 @@ class StartPhases:
         self._phases: dict[AttemptId, StartPhase] = {}
 
     def take(self, key: AttemptId, delivery: Delivery, now: float) -> None:
-        """Store the phase in a delivery of attempt `key`, or forget the attempt if it has started."""
+        """Store the phase in a delivery of attempt `key`, or forget the attempt if it has started and tells no more."""
         self._phases.pop(key, None)
-        if delivery.phase in OF_START:
+        if delivery.phase and (delivery.phase in OF_START or delivery.phase_text):
             self._phases[key] = StartPhase(delivery.phase, now - delivery.phase_seconds, delivery.phase_text)
         if len(self._phases) > MOST:
             del self._phases[next(iter(self._phases))]

@@ -287,10 +287,13 @@ def test_a_start_that_takes_long_points_to_the_log():
     assert said == "preparing 2 slots: importing torch (1 min 15 s); longer than usual: look at the log"
 
 
-def test_a_start_that_fetches_data_says_how_far_it_is():
-    began = overview(trial(TrialState.STARTING, experiment=12), attempts=(attempt(),))
+@pytest.mark.parametrize("phase", ["fetching", "step"])
+def test_a_training_whose_data_is_fetched_says_how_far_it_is(phase):
+    state = TrialState.STARTING if phase == "fetching" else TrialState.RUNNING
+    began = overview(trial(state, experiment=12), attempts=(attempt(),))
     told = "fetching train: 3.1 GB of 12.0 GB, 220.0 MB/s, 41 s left"
-    assert starting_text(began, StartPhase("fetching", 100.0, told), 175.0) == told
+    text = starting_text(began, StartPhase(phase, 100.0, told), 175.0)
+    assert state_text(began.model_copy(update={"starting": text})).endswith(told)
 
 
 def test_what_a_command_or_a_cell_does_is_not_known_nor_what_one_trial_of_a_search_does():

@@ -52,7 +52,7 @@ def test_top_shows_the_seconds_since_the_last_answer() -> None:
     now = times(rank(0, split(120, forward=7.5, data=2.5)))
     (only,) = since(before, now)
     assert (only.minute.steps, only.minute.seconds, only.minute.share("data")) == (20, 2.0, 0.25)
-    assert top_rows([only]) == [["0", "n1", "data", "10", "25 %", "0 %", "75 %", *["0 %"] * 6]]
+    assert top_rows([only]) == [["0", "n1", "data", "10", "25 %", "0 %", "0 %", "75 %", *["0 %"] * 6]]
     assert top_lines([only]) == ["rank 0 (n1): data 25 %, forward 75 %"]
 
 
