@@ -28,8 +28,12 @@ from typing import NamedTuple, NoReturn
 NAME_LIMIT = 256  # bytes of a request
 REQUEST_S = 5.0  # for a client to send its request; until then no other is served
 NOBODY = 65534
-# Variables that agents inherit; the last two lead Slurm's commands to their cluster.
-KEPT = ("PATH", "LANG", "LC_ALL", "TZ", "PYTHONPATH", "LD_LIBRARY_PATH", "SLURM_CONF", "SLURM_CONF_SERVER")
+# Variables that agents inherit; those of Slurm lead its commands to their cluster, and trainings keep remote data as
+# the last two say.
+KEPT = (
+    *("PATH", "LANG", "LC_ALL", "TZ", "PYTHONPATH", "LD_LIBRARY_PATH", "SLURM_CONF", "SLURM_CONF_SERVER"),
+    *("DAYLIGHT_CACHE", "DAYLIGHT_CACHE_GB"),
+)
 _PEER = struct.Struct("3i")  # struct ucred: pid, uid, gid
 
 _log = logging.getLogger("daylight.spawn_helper")

@@ -25,10 +25,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kernel_backend.errors import InvalidRequest
+from kernel_backend.model.cluster.input_cache import LIMIT, ROOT
 from kernel_backend.model.sizes import size
 
-ROOT = "DAYLIGHT_CACHE"  # variable with the folder of the cache
-LIMIT = "DAYLIGHT_CACHE_GB"  # variable with the most gigabytes that it may hold
 _FREE = 0.05  # share of the disk that stays free if no limit is set
 TIME = 946_684_800  # of all files: 2000-01-01, the same on each node and after each download
 _OBJECTS, _VIEWS, _SETS = "objects", "views", "sets"
@@ -69,13 +68,13 @@ class NodeCache:
     """Cache of remote objects in a folder that only this user can change; any number of processes may use it."""
 
     def __init__(self, root: Path, limit: int | None = None) -> None:
-        """Create the folder if it is missing; raise InvalidRequest if it belongs to someone else or is no folder."""
-        self.root, self._limit = root, limit
+        """Create the folder if it is missing; raise InvalidRequest if others could change what is in it.
+
+        Below a folder in which all users may create files, such as one of mode 1777, each has a folder of their own.
+        """
+        self._limit = limit
         try:
-            root.mkdir(parents=True, exist_ok=True, mode=0o700)
-            status = root.lstat()
-            if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
-                raise InvalidRequest(f"the cache of remote data {root} is not a folder of yours: set {ROOT} to one")
+            self.root = root = _of_user(root)
             for name in (_OBJECTS, _VIEWS, _SETS):
                 (root / name).mkdir(exist_ok=True)
         except OSError as error:
@@ -313,6 +312,30 @@ class View:
 
     def _object(self, key: str) -> Path:
         return self._objects / key[:2] / key
+
+
+def _of_user(root: Path) -> Path:
+    """Return a folder that only this user can change: `root` itself, or the user's own below a folder of all users."""
+    root.mkdir(parents=True, exist_ok=True, mode=0o700)
+    if _is_for_all(root.lstat()):
+        root = root / str(os.getuid())
+        root.mkdir(exist_ok=True, mode=0o700)
+    status = root.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & stat.S_IWOTH:
+        raise InvalidRequest(
+            f"the cache of remote data {root} is not a folder of yours alone: set {ROOT} to one, or to a folder of "
+            "root's with mode 1777, below which each user has one"
+        )
+    return root
+
+
+def _is_for_all(status: os.stat_result) -> bool:
+    """Return whether all users may create files in a folder, and nobody but its owner may rename those of others.
+
+    The owner must be root, or this user, as any other could put another folder in the place of a user's own.
+    """
+    sticky = stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_ISVTX and status.st_mode & stat.S_IWOTH
+    return bool(sticky) and status.st_uid in (0, os.getuid())
 
 
 def _opened(folder: Path) -> int:

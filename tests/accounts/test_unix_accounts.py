@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import shutil
 import signal
@@ -16,7 +17,10 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter
 
+from kernel_backend.checkpoints.directory import Directory
+from kernel_backend.data.declared import declare
 from kernel_backend.errors import DaylightError, Forbidden, NotFound, PlaceUnavailable
+from kernel_backend.inputs.fetch import FetchRequest, Input
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.unix_users.agents import Agents
 from kernel_backend.unix_users.checkpoints import AgentCheckpoints
@@ -25,6 +29,8 @@ from kernel_backend.unix_users.notes import GangNotes
 from kernel_backend.unix_users.spawn import by_helper
 from kernel_backend.unix_users.workspaces import AgentWorkspace
 from tests.accounts.unix import Accounts, needed
+from tests.support.bad_network import distant_store
+from tests.support.remote_samples import FUNCTIONS, SAMPLES, put_samples
 from tests.support.world import LASTING, until
 
 pytestmark = pytest.mark.distributed
@@ -36,6 +42,9 @@ _LOG = {"rank": 0, "offset": 0, "tail": None}
 @pytest.fixture(scope="module")
 def accounts() -> Iterator[Accounts]:
     made = Accounts(needed())
+    (made.base / "cache").mkdir()
+    (made.base / "cache").chmod(0o1777)
+    made.environment["DAYLIGHT_CACHE"] = str(made.base / "cache")
     try:
         made.start()
         yield made
@@ -106,6 +115,49 @@ def test_two_users_train_at_the_same_time_as_themselves(accounts, trained):
         assert (trial.step, trial.failures) == (96, 0)
         (newest,) = [each for each in accounts.client(name).checkpoints(number) if each.step == 96]
         assert accounts.client(name).verify(number, 1, newest.id).verified == "yes"
+
+
+def fetched_by_hand(accounts: Accounts, name: str, url: str) -> dict[str, Any]:
+    """Fetch an input as a user, in a shell whose files others may read; return the result."""
+    declared = declare([f"train={url}"], accounts.base)
+    listed, request = accounts.base / "listed.tsv", accounts.base / "request.json"
+    listed.write_bytes(declared.files[declared.data[0].listed])
+    wanted = Input(name="train", url=url, digest=declared.data[0].digest, listed=str(listed))
+    root = accounts.environment["DAYLIGHT_CACHE"]
+    request.write_text(FetchRequest(root=root, inputs=(wanted,)).model_dump_json() + "\n")
+    variables = [
+        f"{key}={value}" for key, value in {**accounts.environment, "HOME": accounts.user(name).pw_dir}.items()
+    ]
+    line = f"umask 022; exec {accounts.python} -P -m kernel_backend.inputs <{request}"
+    done = accounts.as_user(name, "env", "-i", *variables, "sh", "-c", line)
+    assert done.stdout, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def test_users_keep_the_data_of_a_store_apart_and_one_without_rights_to_it_reads_nothing(accounts):
+    leslie, dave = accounts.leslie, accounts.dave
+    with distant_store() as (bucket, network):
+        data, url = put_samples(accounts.base / "samples", f"{bucket}/train"), f"{bucket}/train"
+        for name in (leslie, dave):
+            accounts.own_store(name, network.address)
+        remote = accounts.submit(leslie, FUNCTIONS, data=[f"train={url}"])
+        plain = accounts.submit(leslie, FUNCTIONS, train=str(data))
+        assert [accounts.ended(leslie, each).state for each in (remote, plain)] == ["completed"] * 2
+        stored = accounts.area(leslie) / "checkpoints"
+        one, other = (Directory(stored / str(each) / "1").committed()[-1].parts for each in (remote, plain))
+        assert [part.digest for part in one] == [part.digest for part in other]
+        found = fetched_by_hand(accounts, dave, url)
+        assert len(list(Path(found["places"]["train"]).rglob("*.npy"))) == SAMPLES
+        network.strangers = frozenset({dave})
+        failed = accounts.ended(dave, accounts.submit(dave, FUNCTIONS, data=[f"train={url}"]))
+    failure = failed.attempts[-1].failure
+    assert failure is not None
+    assert "the credentials of the training may not read it, or have expired" in failure.message
+    for name, other in ((leslie, dave), (dave, leslie)):
+        folder = accounts.base / "cache" / str(accounts.user(name).pw_uid)
+        assert (folder.stat().st_uid, folder.stat().st_mode & 0o777) == (accounts.user(name).pw_uid, 0o700)
+        assert "Permission denied" in accounts.as_user(other, "ls", str(folder)).stderr
 
 
 def test_all_files_are_their_owners_and_nobody_elses_to_read(accounts, trained):

@@ -13,7 +13,7 @@ import sys
 import sysconfig
 import tempfile
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ import psutil
 import pytest
 
 from kernel_backend.client import Client
+from kernel_backend.data.declared import declare
 from kernel_backend.errors import DaylightError
 from kernel_backend.model.experiment import Config, Submission
 from kernel_backend.model.snapshot import Piece, Snapshot
@@ -154,28 +155,31 @@ class Accounts:
         (token,) = (token for token, person in self._people.items() if person["name"] == name)
         return Client.at(f"http://127.0.0.1:{self._port}", token, user=self.user(self.service_user).pw_uid)
 
-    def submit(self, name: str, source: str = DEFINITION, **options: Any) -> int:
-        """Submit a definition as a user, and return the experiment's number.
+    def submit(self, name: str, source: str = DEFINITION, data: Sequence[str] = (), **options: Any) -> int:
+        """Submit a definition as a user, with declared data, and return the experiment's number.
 
         Its ranks use torch.distributed unless told otherwise, as those of Horovod poll all the time.
         """
         source = textwrap.dedent(source).strip() + "\n"
         usual = {"batch_size": 8, "slots": 2, "epochs": 2, "threads": 1, "backend": "torch"}
         config = {key: options.pop(key) for key in list(options) if key in Config.model_fields}
+        declared = declare(data, self.base)
         snapshot = Snapshot(
             version="test",
             numerics=1,
             pieces=(Piece(cell=4, line=1, count=len(source.splitlines()), cell_line=2),),
             roles_from=1,
             environment=NO_ENVIRONMENT,
+            data=declared.data,
         )
-        id, data = pack({"definition.py": source.encode(), "snapshot.json": snapshot.model_dump_json().encode()})
+        described = snapshot.model_dump_json().encode()
+        id, packed = pack({"definition.py": source.encode(), "snapshot.json": described, **declared.files})
         client = self.client(name)
-        client.upload_snapshot(id, data)
+        client.upload_snapshot(id, packed)
         asked = Submission(
             snapshot=id,
             config=Config.model_validate(usual | config),
-            params=options,
+            params=options | declared.inputs,
             python=self.python,
             cwd=self.user(name).pw_dir,
             again=True,
@@ -207,6 +211,15 @@ class Accounts:
                 if mine and module in " ".join(process.cmdline()):
                     found.append(process)
         return found
+
+    def own_store(self, name: str, endpoint: str) -> None:
+        """Let a user reach an object store, with the user's name as the access key."""
+        folder = Path(self.user(name).pw_dir) / ".aws"
+        folder.mkdir(mode=0o700)
+        (folder / "credentials").write_text(f"[default]\naws_access_key_id = {name}\naws_secret_access_key = x\n")
+        (folder / "config").write_text(f"[default]\nendpoint_url = {endpoint}\nregion = us-east-1\n")
+        for path in (folder, *folder.iterdir()):
+            os.chown(path, self.user(name).pw_uid, self.user(name).pw_gid)
 
     def as_user(self, name: str, *command: str) -> subprocess.CompletedProcess[str]:
         """Run a command as a user."""

@@ -14,10 +14,12 @@ from kernel_backend.model.cluster.allocations import HeldAllocation
 from kernel_backend.model.cluster.pool_check import PoolFinding
 from kernel_backend.model.cluster.pools import read_pool
 from kernel_backend.model.search.records import Search
+from tests.support.bad_network import BadNetwork, distant_store
 from tests.support.kubernetes_stub import Stub, node, other_pod
-from tests.support.object_store import object_store
 from tests.support.process_kubelet import ProcessKubelet
+from tests.support.remote_samples import FUNCTIONS, SAMPLES, asked, put_samples
 from tests.support.shared_site import SharedSite
+from tests.support.submitted import submit_program
 from tests.support.world import World, until
 
 POOL = {"engine": "kubernetes", "image": "test", "gpus": False, "python": sys.executable}
@@ -41,18 +43,24 @@ def kubelet(stub: Stub) -> ProcessKubelet:
 
 
 @pytest.fixture(scope="module")
-def site(stub: Stub, kubelet: ProcessKubelet) -> Iterator[tuple[World, Stub, str]]:
+def store() -> Iterator[tuple[str, BadNetwork]]:
+    """Provide the URL of a bucket, and the network on the way to it."""
+    with distant_store() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def site(stub: Stub, kubelet: ProcessKubelet, store: tuple[str, BadNetwork]) -> Iterator[tuple[World, Stub, str]]:
     """Provide a service, its API server, and a bucket for all checkpoints."""
-    folder = stub.config.parent
-    with object_store() as bucket:
-        world = World(folder / "home", shared_forkserver=True)
-        world.environment |= {"KUBECONFIG": str(stub.config)}
-        pools = {"cloud": {**POOL, "scratch": str(folder / "scratch")}}
-        (folder / "config.py").write_text(f"c.Daylight.pools = {pools!r}\nc.Daylight.checkpoints = {bucket!r}\n")
-        world.settings = (f"--config={folder / 'config.py'}",)
-        world.serve()
-        yield world, stub, bucket
-        world.close()
+    folder, (bucket, _) = stub.config.parent, store
+    world = World(folder / "home", shared_forkserver=True)
+    world.environment |= {"KUBECONFIG": str(stub.config)}
+    pools = {"cloud": {**POOL, "scratch": str(folder / "scratch"), "cache": "/nvme/daylight"}}
+    (folder / "config.py").write_text(f"c.Daylight.pools = {pools!r}\nc.Daylight.checkpoints = {bucket!r}\n")
+    world.settings = (f"--config={folder / 'config.py'}",)
+    world.serve()
+    yield world, stub, bucket
+    world.close()
 
 
 def check(world: World, pool: str = "cloud") -> dict[str, PoolFinding]:
@@ -87,13 +95,24 @@ def test_a_check_says_why_pods_do_not_answer(site):
     until(lambda: not stub.pods(), "the pods of the check are deleted")
 
 
-def test_two_pods_train_over_the_service_and_leave_nothing_in_the_namespace(site):
+def test_two_pods_train_over_the_service_and_leave_nothing_but_the_data_of_a_store_on_their_nodes(
+    site, store, tmp_path
+):
     world, stub, bucket = site
-    number = world.submit(slots=2, epochs=2, pool="cloud").experiment.number
+    data = put_samples(tmp_path / "samples", f"{bucket}/train")
+    line = ["train.py", "--slots=2", "--epochs=2", "--batch-size=8", "--backend=torch"]
+    store[1].requests.clear()
+    number = submit_program(world, tmp_path, FUNCTIONS, *line, "--pool=cloud", f"--data=train={bucket}/train")
     overview = world.ended(number, 200.0)
     assert overview.experiment.state == "completed", overview
-    assert open_storage(f"{bucket}/{number}/1").committed()
+    assert asked(store[1].requests, nodes=2) == (1, SAMPLES, True)
     until(lambda: not stub.pods(), "the objects of the gang are deleted")
+    alone = submit_program(world, tmp_path, FUNCTIONS, *line, f"train={data}")
+    assert world.ended(alone).state == "completed"
+    one, other = (open_storage(f"{bucket}/{each}/1").committed()[-1].parts for each in (number, alone))
+    assert [part.digest for part in one] == [part.digest for part in other]
+    found = [stub.config.parent / node / "nvme/daylight/objects" for node in ("n1", "n2")]
+    assert [len(list(each.glob("*/*"))) for each in found] == [SAMPLES, SAMPLES]
 
 
 def kept(world: World) -> list[HeldAllocation]:

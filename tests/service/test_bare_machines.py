@@ -16,6 +16,7 @@ import pytest
 from kernel_backend.checkpoints.directory import Directory
 from kernel_backend.launch.folder import AttemptFolder
 from tests.support.machines import BareMachine, two_machines
+from tests.support.remote_samples import FUNCTIONS, SAMPLES, asked, make_samples
 from tests.support.slurm import LASTING
 from tests.support.world import DEFINITION, until
 
@@ -23,7 +24,7 @@ pytestmark = pytest.mark.distributed
 
 MOST_COMMANDS = 5
 DAYLIGHT = (sys.executable, "-P", "-m", "kernel_backend.cli")
-TRAIN = ("submit", "/shared/train.py", "--slots", "2", "--epochs", "2", "--batch-size", "8", "--threads", "1")
+CACHE = ("--cache", "/var/lib/inputs")  # on each machine's own disk
 HOW = ("--backend", "torch", "--again", "--wait", "--quiet")
 
 # A home on the first machine's own disk, and an object store there that both machines reach.
@@ -45,6 +46,7 @@ while True:
     except OSError:  # it does not listen yet
         time.sleep(0.2)
 """
+PUT = "import fsspec; fsspec.filesystem('s3').put('/shared/samples/', 'daylight/train/', recursive=True)"
 WEIGHTS = """
 import json, sys
 from kernel_backend.checkpoints.storage import open_storage
@@ -54,6 +56,11 @@ print(json.dumps({part.name: part.digest for part in newest.parts}))
 # Until they reboot, all gangs on a machine share a forkserver; from then on each has its own there.
 SHARED_FORKSERVERS = {"PYTHONPATH": str(LASTING), "NODE_FORKSERVERS": "/var/lib"}
 OWN_HOME = ("env", *(f"{name}={value}" for name, value in OWN.items()))
+
+
+def train(program: str = "train.py") -> tuple[str, ...]:
+    """Return the words that submit a program of the shared folder."""
+    return ("submit", f"/shared/{program}", "--slots", "2", "--epochs", "2", "--batch-size", "8", "--threads", "1")
 
 
 class Lab:
@@ -69,9 +76,9 @@ class Lab:
         self.commands += 1
         return machine.run(*DAYLIGHT, *words, check=check)
 
-    def train(self, *words: str) -> str:
+    def train(self, *words: str, program: str = "train.py") -> str:
         """Train on the first machine's service, and return the experiment's number."""
-        return self.daylight(self.n1, *TRAIN, *HOW, *words).stdout.split()[0]
+        return self.daylight(self.n1, *train(program), *HOW, *words).stdout.split()[0]
 
     def weights(self, number: str) -> dict[str, str]:
         """Return the digests of the newest checkpoint."""
@@ -96,9 +103,9 @@ class Lab:
     def _begin(self, *command: str) -> None:
         self.n1.begin("sh", "-c", f"exec {shlex.join(command)} >>/tmp/own.log 2>&1")
 
-    def train_own(self) -> dict[str, str]:
+    def train_own(self, *words: str, program: str = "train.py") -> dict[str, str]:
         """Train on both machines without a shared folder; return the digests of the newest checkpoint."""
-        number = self.own(*DAYLIGHT, *TRAIN, *HOW, "--pool", "own").split()[0]
+        number = self.own(*DAYLIGHT, *train(program), *HOW, "--pool", "own", *words).split()[0]
         found: dict[str, str] = json.loads(self.own(sys.executable, "-c", WEIGHTS, number))
         return found
 
@@ -169,12 +176,32 @@ def test_a_job_of_slurm_runs_on_both_from_either(lab, joined):
     assert lab.hosts(lab.n1) == lab.hosts(lab.n2) == ["n1", "n2"]
 
 
-def test_machines_that_share_no_folder_train_the_same_bits_by_an_object_store(lab, joined, quiet):
+@pytest.fixture(scope="module")
+def own(lab: Lab, joined: str) -> None:
+    """Start a service with the pool `own`, whose machines share no folder with it."""
     lab.serve_own()
     cpus = str(os.cpu_count())
-    lab.own(*DAYLIGHT, "pool", "add", "own", "--engine", "slurm", "--shared", "no", "--cpus-per-slot", cpus)
+    lab.own(*DAYLIGHT, "pool", "add", "own", "--engine", "slurm", "--shared", "no", "--cpus-per-slot", cpus, *CACHE)
+
+
+@pytest.mark.usefixtures("own")
+def test_machines_that_share_no_folder_train_the_same_bits_by_an_object_store(lab, quiet):
     assert lab.train_own() == quiet
     assert not lab.n2.path(OWN["DAYLIGHT_HOME"]).exists()
+
+
+@pytest.mark.usefixtures("own")
+def test_each_machine_fetches_the_data_of_an_object_store_once(lab):
+    make_samples(lab.shared / "samples")
+    (lab.shared / "remote.py").write_text(FUNCTIONS)
+    lab.own(sys.executable, "-c", PUT)
+    log = lab.n1.path("/tmp/own.log")
+    before = len(log.read_text())
+    remote = lab.train_own("--data", "train=s3://daylight/train", program="remote.py")
+    assert remote == lab.weights(lab.train("train=/shared/samples", program="remote.py"))
+    requests = re.findall(r"^(\S+) .*\"(?:\x1b\[\d+m)*(\w+ \S+) HTTP", log.read_text()[before:], re.MULTILINE)
+    assert {address for address, _ in requests} == {lab.n1.address, lab.n2.address}
+    assert asked([each for _, each in requests], nodes=2) == (1, SAMPLES, True)
 
 
 def test_status_shows_the_nodes_from_both_machines(lab, joined):
@@ -214,7 +241,7 @@ class TestOnTwoNetworks:
         assert "cannot connect to n1: tried 10.78.0.1, port" in one_line(told)
 
     def test_a_gang_that_may_use_only_the_other_says_what_it_tries_and_then_fails(self, lab):
-        begun = lab.daylight(lab.n1, *TRAIN, "--again", "--pool", "ib", "--max-restarts", "0").stdout
+        begun = lab.daylight(lab.n1, *train(), "--again", "--pool", "ib", "--max-restarts", "0").stdout
         number = begun.split()[0].strip("#")
         attempt = AttemptFolder(lab.shared / "daylight/attempts" / f"{number}.1-1")
 

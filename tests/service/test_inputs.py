@@ -12,34 +12,15 @@ import fsspec
 import numpy as np
 import pytest
 
-from kernel_backend.inputs.node_cache import ROOT
+from kernel_backend.model.cluster.input_cache import ROOT
 from kernel_backend.runner.data.permutation import Permutation
 from tests.support.bad_network import BadNetwork, distant_store
+from tests.support.remote_samples import FUNCTIONS, SAMPLES, put_samples
 from tests.support.submitted import daylight, submit_program
 from tests.support.world import World, until
 
 pytestmark = pytest.mark.distributed
 
-FUNCTIONS = """
-import glob
-import numpy as np
-import torch
-from torch import nn
-
-def train_data(train):
-    files = sorted(glob.glob(train + "/*/*.npy"))
-    x = torch.stack([torch.from_numpy(np.load(file)) for file in files])
-    return torch.utils.data.TensorDataset(x, x.sum(1, keepdim=True))
-
-def model():
-    return nn.Linear(4, 1)
-
-def optimizer(params, lr=0.1):
-    return torch.optim.SGD(params, lr=lr)
-
-def loss(output, target):
-    return nn.functional.mse_loss(output, target)
-"""
 FILES = """
 import os
 import numpy as np
@@ -97,7 +78,6 @@ for epoch in range(3):
     optimizer.zero_grad()
     print(epoch, loss.item(), flush=True)
 """
-SAMPLES = 32
 
 
 @pytest.fixture(scope="module")
@@ -126,13 +106,7 @@ def world(bucket: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Wor
 @pytest.fixture(scope="module")
 def local(bucket: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder of samples that are in the bucket, too."""
-    folder = tmp_path_factory.mktemp("samples")
-    for number in range(SAMPLES):
-        (folder / str(number % 4)).mkdir(exist_ok=True)
-        values = np.random.default_rng(number).standard_normal(4)
-        np.save(folder / str(number % 4) / f"sample {number:02}.npy", values.astype("float32"))
-    fsspec.filesystem("s3").put(f"{folder}/", f"{bucket}/train/", recursive=True)
-    return folder
+    return put_samples(tmp_path_factory.mktemp("samples"), f"{bucket}/train")
 
 
 def test_functions_read_it_by_an_argument_to_the_same_bits_as_a_local_folder(

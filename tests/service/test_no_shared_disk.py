@@ -13,8 +13,10 @@ import torch
 from jupyter_ext.job.job import Job
 from kernel_backend.client import Client
 from kernel_backend.snapshots.archive import digest
+from tests.support.remote_samples import FUNCTIONS, SAMPLES, asked, put_samples
 from tests.support.slurm import NODES
 from tests.support.staged_site import OPTIONS, POOL, Site, staged_site
+from tests.support.submitted import submit_program
 from tests.support.world import LASTING, until
 
 pytestmark = pytest.mark.distributed
@@ -69,6 +71,22 @@ def test_two_nodes_that_see_no_home_have_the_bits_of_two_slots_of_one_node(site,
     assert len({node.name for node in overview.attempts[-1].nodes}) == 2
     assert site.weights(number) == quiet
     until(lambda: site.left("attempts/*") == [], "the nodes' folders of the attempt are gone")
+
+
+@pytest.mark.usefixtures("warm")
+def test_each_node_fetches_the_objects_that_a_training_reads_into_its_own_disk(site, tmp_path):
+    data = put_samples(tmp_path / "samples", f"{site.bucket}/train")
+    line = ["train.py", "--slots=2", "--epochs=2", "--batch-size=8", "--backend=torch"]
+    site.network.requests.clear()
+    number = submit_program(site.world, tmp_path, FUNCTIONS, *line, "--pool=cloud", f"--data=train={site.bucket}/train")
+    overview = site.trained(number)
+    assert len({node.name for node in overview.attempts[-1].nodes}) == 2
+    assert asked(site.network.requests, nodes=2) == (1, SAMPLES, True)
+    alone = submit_program(site.world, tmp_path, FUNCTIONS, *line, f"train={data}")
+    site.trained(alone)
+    assert site.weights(number) == site.weights(alone)
+    disks = [site.slurm.on(node.name, site.cache / "inputs") for node in overview.attempts[-1].nodes]
+    assert [len(list(each.glob("objects/*/*"))) for each in disks] == [SAMPLES, SAMPLES]
 
 
 def copies_of_the_code(site: Site, number: int) -> list[Path]:

@@ -238,10 +238,25 @@ def test_a_full_disk_is_told_and_leaves_no_part(bucket: Bucket, tmp_path: Path) 
 
 def test_someone_elses_folder_is_no_cache(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path)
-    with pytest.raises(InvalidRequest, match="is not a folder of yours: set DAYLIGHT_CACHE to one"):
-        NodeCache(tmp_path / "link")
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o777)
+    for each in ("link", "open"):
+        with pytest.raises(InvalidRequest, match="is not a folder of yours alone: set DAYLIGHT_CACHE to one, or to a"):
+            NodeCache(tmp_path / each)
     with pytest.raises(InvalidRequest, match="DAYLIGHT_CACHE_GB=much: write a number"):
         cache_limit({"DAYLIGHT_CACHE_GB": "much"})
+
+
+def test_below_a_folder_for_all_each_user_has_one_that_nobody_else_can_change(tmp_path: Path) -> None:
+    tmp_path.chmod(0o1777)
+    cache = NodeCache(tmp_path).root
+    assert (cache, cache.stat().st_mode & 0o777) == (tmp_path / str(os.getuid()), 0o700)
+    assert NodeCache(tmp_path).root == cache
+    os.rename(cache, tmp_path / "moved")
+    cache.symlink_to(tmp_path / "moved")  # what another user may put there first
+    with pytest.raises(InvalidRequest, match=f"{cache} is not a folder of yours alone"):
+        NodeCache(tmp_path)
+    tmp_path.chmod(0o700)
 
 
 def start(request: FetchRequest, largest_file: int | None = None) -> subprocess.Popen[str]:

@@ -11,8 +11,11 @@ from kernel_backend.cli import main
 from kernel_backend.client import Client
 from kernel_backend.errors import DaylightError
 from kernel_backend.model.cluster.pools import PoolSettings
+from tests.support.bad_network import BadNetwork, distant_store
+from tests.support.remote_samples import FUNCTIONS, SAMPLES, asked, put_samples
 from tests.support.shared_site import SharedSite
-from tests.support.slurm import Slurm, slurm
+from tests.support.slurm import NODES, Slurm, slurm
+from tests.support.submitted import submit_program
 from tests.support.world import DEFINITION, World, until
 
 pytestmark = pytest.mark.distributed
@@ -28,7 +31,14 @@ def site() -> Iterator[Slurm]:
 
 
 @pytest.fixture(scope="module")
-def two(site: Slurm, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+def store() -> Iterator[tuple[str, BadNetwork]]:
+    """Provide the URL of a bucket, and the network on the way to it."""
+    with distant_store() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def two(site: Slurm, store: tuple[str, BadNetwork], tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     """Provide a service with the pool `cluster` in addition to its own machine."""
     folder = tmp_path_factory.mktemp("nodes")
     made = World(folder / "home", shared_forkserver=True)
@@ -101,6 +111,27 @@ def test_a_rank_killed_on_the_other_node_and_a_pause_cost_no_bit(two, quiet):
     overview = two.ended(number)
     assert (overview.state, overview.attempts[0].failure.rank) == ("completed", 1)
     assert two.weights(number) == quiet
+
+
+@pytest.mark.usefixtures("warm")
+def test_trials_on_two_nodes_with_a_shared_home_fetch_each_object_once_to_each_node(two, site, store, tmp_path):
+    url, network = store
+    data = put_samples(tmp_path / "samples", f"{url}/train")
+    for node in NODES:  # which are one machine here
+        site.set_on(node, DAYLIGHT_CACHE=str(tmp_path / node))
+    line = ["train.py", "--slots=2", "--epochs=2", "--batch-size=8", "--backend=torch"]
+    search = ["--search=grid", "--parallel=1", "lr=0.1,0.2", "--pool=cluster"]
+    source = FUNCTIONS + "\ndef validation_data(train):\n    return train_data(train)\n"
+    network.requests.clear()
+    number = submit_program(two, tmp_path, source, *line, *search, f"--data=train={url}/train")
+    overview = two.ended(number)
+    for node in NODES:
+        site.set_on(node)
+    assert [(trial.state, trial.attempt) for trial in overview.trials] == [("completed", 1)] * 2, overview
+    assert asked(network.requests, nodes=2, starts=2) == (1, SAMPLES, True)
+    alone = submit_program(two, tmp_path, source, *line, f"train={data}", "lr=0.1")
+    assert two.ended(alone).state == "completed"
+    assert two.weights(number) == two.weights(alone)
 
 
 @pytest.mark.usefixtures("warm")

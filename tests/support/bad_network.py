@@ -27,6 +27,7 @@ class BadNetwork:
     refusals: int = 0  # how many of the next requests are answered with `refusal`
     refusal: tuple[int, str] = (503, "SlowDown")  # HTTP status, and S3's code
     held: str = ""  # the answers with objects whose paths end in it wait, until this is changed
+    strangers: frozenset[str] = frozenset()  # access keys that may read nothing
     cuts: int = 0  # how many of the next answers of more than a piece end in their middle
     requests: list[str] = field(default_factory=list)  # method and path of each request
     _free_at: float = 0.0  # when the way is free for another piece
@@ -45,9 +46,10 @@ class BadNetwork:
                 await asyncio.sleep(self.latency)
                 while self.held and method == "GET" and path.partition("?")[0].endswith(self.held):
                     await asyncio.sleep(0.02)
-                if self.refusals:
-                    self.refusals -= 1
-                    said = _refusal(*self.refusal)
+                stranger = _access_key(head) in self.strangers
+                if self.refusals or stranger:
+                    self.refusals -= not stranger
+                    said = _refusal(403, "AccessDenied") if stranger else _refusal(*self.refusal)
                     writer.write(said.partition(b"<Error>")[0] if head.startswith(b"HEAD") else said)
                     continue
                 if not await self._answer(head, body, writer, host, port):
@@ -116,6 +118,11 @@ def _length(head: bytes) -> int:
         if line.lower().startswith(b"content-length:"):
             return int(line.partition(b":")[2])
     return 0
+
+
+def _access_key(head: bytes) -> str:
+    """Return the access key with which a request is signed; "" for none."""
+    return head.partition(b"Credential=")[2].partition(b"/")[0].decode()
 
 
 def _refusal(status: int, code: str) -> bytes:

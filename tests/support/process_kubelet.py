@@ -15,7 +15,7 @@ class ProcessKubelet:
     """Kubelet that places pods on nodes with free resources, and runs their containers as processes."""
 
     def __init__(self, cluster: Cluster, folder: Path) -> None:
-        self._cluster, self._processes = cluster, PodProcesses(folder)
+        self._cluster, self._processes, self._folder = cluster, PodProcesses(folder), folder
         self.lost: set[str] = set()  # nodes whose kubelet does not answer
 
     async def run(self) -> None:
@@ -78,11 +78,16 @@ class ProcessKubelet:
 
     def _value(self, variable: Manifest, pod: Manifest) -> str:
         if "value" in variable:
-            return str(variable["value"])
+            return self._on_node(str(variable["value"]), pod)
         if "fieldRef" in variable["valueFrom"]:
             return str(pod["spec"]["nodeName"])
         reference = variable["valueFrom"]["secretKeyRef"]
         return str(self._cluster.get("secrets", reference["name"])["data"][reference["key"]])
+
+    def _on_node(self, value: str, pod: Manifest) -> str:
+        """Return a variable's value: in place of a path on a volume of the node, one that each node has for itself."""
+        paths = [each["hostPath"]["path"] for each in pod["spec"].get("volumes", ()) if "hostPath" in each]
+        return str(self._folder / pod["spec"]["nodeName"] / value[1:]) if value in paths else value
 
 
 def _fits(pod: Manifest, node: Manifest, there: list[Manifest]) -> bool:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from kernel_backend.checkpoints.storage import open_storage
 from kernel_backend.model.views.overview import Overview
-from tests.support.object_store import object_store
+from tests.support.bad_network import BadNetwork, distant_store
 from tests.support.slurm import NODES, Slurm, slurm
 from tests.support.world import LASTING, World
 
@@ -26,6 +26,7 @@ class Site(NamedTuple):
     world: World
     slurm: Slurm
     bucket: str
+    network: BadNetwork  # to the object store
     seen: Path  # by everybody
     cache: Path  # of each node alone
     small: Path  # of each node alone, with room for a megabyte
@@ -75,14 +76,15 @@ def staged_site(folder: Path, pools: Mapping[str, Mapping[str, Any]] | None = No
     for each in (service, seen, cache, small):
         each.mkdir()
     own_disks = {service: "", cache: "", small: "-o size=1m"}
-    with object_store() as bucket, slurm(cpus=1, own_disks=own_disks) as running:
+    with distant_store() as (bucket, network), slurm(cpus=1, own_disks=own_disks) as running:
         world = World(service / "home", shared_forkserver=True)
         world.environment |= running.environment
         world.environment |= {"DAYLIGHT_HOME": str(world.home), "DAYLIGHT_SLOTS": "2", "XDG_CACHE_HOME": str(cache)}
-        every = {"cloud": POOL, "small": {**POOL, "scratch": str(small)}, **(pools or {})}
+        cloud, limited = {**POOL, "cache": str(cache / "inputs")}, {**POOL, "scratch": str(small)}
+        every = {"cloud": cloud, "small": limited, **(pools or {})}
         settings = f"c.Daylight.pools = {every!r}\nc.Daylight.checkpoints = {bucket!r}\n"
         (service / "config.py").write_text(settings)
         world.settings = (f"--config={service / 'config.py'}",)
         world.serve()
-        yield Site(world, running, bucket, seen, cache, small)
+        yield Site(world, running, bucket, network, seen, cache, small)
         world.close()

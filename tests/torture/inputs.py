@@ -19,7 +19,8 @@ from urllib.parse import unquote
 import fsspec
 import numpy as np
 
-from kernel_backend.inputs.node_cache import ROOT, NodeCache
+from kernel_backend.inputs.node_cache import NodeCache
+from kernel_backend.model.cluster.input_cache import ROOT
 from kernel_backend.model.states import EXPERIMENT_ENDED
 from tests.service.test_inputs import FUNCTIONS
 from tests.support.bad_network import BadNetwork, distant_store

@@ -8,11 +8,12 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Collection, Mapping
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple, Protocol
 
 from kernel_backend.engines.folders import MARK, withheld
 from kernel_backend.launch.node import NODE, NODE_NAME, NODES, SHARES
+from kernel_backend.model.cluster.input_cache import ROOT, cache_variables
 from kernel_backend.model.cluster.pools import Pool, PoolSettings
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.launch.holder import HOLDER, HolderCredentials
@@ -307,12 +308,14 @@ def _environment(name: GangName, job: LaunchSpec, settings: PoolSettings, folder
 def _of_pods(job: LaunchSpec, settings: PoolSettings) -> dict[str, str]:
     """Return the environment variables that are the same for all gangs in the same pods.
 
-    They have the number of CPU slots of each node (not if slots are GPUs), and the scratch folder for files of attempts
-    if no disk is shared with the service.
+    They have the number of CPU slots of each node (not if slots are GPUs), the scratch folder for files of attempts if
+    no disk is shared with the service, and the folder of remote data: the pool's, or else one in the scratch folder.
     """
     cpus = job.placement and job.placement[0].kind == "cpu"
-    shares = {SHARES: ",".join(str(len(share.slots)) for share in job.placement)} if cpus else {}
-    return shares | ({SCRATCH: scratch(settings)} if job.staged else {})
+    found = {SHARES: ",".join(str(len(share.slots)) for share in job.placement)} if cpus else {}
+    if job.staged:
+        found |= {SCRATCH: scratch(settings), ROOT: f"{scratch(settings)}/inputs"}
+    return found | cache_variables(settings)
 
 
 def _variables(values: Mapping[str, str]) -> list[Manifest]:
@@ -365,7 +368,10 @@ def _volumes(plan: PodPlan, settings: PoolSettings) -> list[Manifest]:
     found: list[Manifest] = [{"name": "shm", "emptyDir": memory}]
     found += [{"name": "scratch", "emptyDir": {}}] if plan.staged else []
     names = enumerate(dict.fromkeys(_claim(each) for each in settings.volumes))
-    return [*found, *({"name": f"claim-{n}", "persistentVolumeClaim": {"claimName": name}} for n, name in names)]
+    found += ({"name": f"claim-{n}", "persistentVolumeClaim": {"claimName": name}} for n, name in names)
+    if settings.cache is not None and not _claimed(settings.cache, settings):
+        found.append({"name": "cache", "hostPath": {"path": settings.cache, "type": "DirectoryOrCreate"}})
+    return found
 
 
 def _mounts(plan: PodPlan, settings: PoolSettings) -> list[Manifest]:
@@ -375,7 +381,14 @@ def _mounts(plan: PodPlan, settings: PoolSettings) -> list[Manifest]:
     for each in settings.volumes:
         _, at, *read_only = each.split(":")
         found.append({"name": f"claim-{names.index(_claim(each))}", "mountPath": at, "readOnly": bool(read_only)})
+    if settings.cache is not None and not _claimed(settings.cache, settings):
+        found.append({"name": "cache", "mountPath": settings.cache})
     return found
+
+
+def _claimed(path: str, settings: PoolSettings) -> bool:
+    """Return whether a path in pods is on one of the pool's volume claims."""
+    return any(PurePosixPath(path).is_relative_to(each.split(":")[1]) for each in settings.volumes)
 
 
 def _claim(volume: str) -> str:

@@ -210,7 +210,7 @@ class SlurmEngine(FolderEngine):
         """
         options = sbatch_options(job, self._pool, folder.path, submission.comment)
         text = script(job, self._pool, folder.path, self._scratch)
-        env = job_env(os.environ, job, folder.path, self._scratch, token)
+        env = job_env(os.environ, job, self._pool, folder.path, self._scratch, token)
         try:
             output = await run("sbatch", *options, stdin=text, env=env, pass_fds=(lock,))
         except SlurmRefused as error:

@@ -12,6 +12,7 @@ from kernel_backend.engines.folders import MARK, withheld
 from kernel_backend.engines.slurm.accounting import job_name
 from kernel_backend.engines.slurm.commands import cleaned
 from kernel_backend.launch.node import SHARES
+from kernel_backend.model.cluster.input_cache import cache_variables
 from kernel_backend.model.cluster.pools import Pool
 from kernel_backend.model.launch.launch_spec import LaunchSpec
 from kernel_backend.model.launch.staging import SCRATCH, VARIABLE, StagingRequest
@@ -105,7 +106,8 @@ def script(job: LaunchSpec, pool: Pool, folder: Path, scratch: Path) -> str:
 
 def step_script(job: LaunchSpec, pool: Pool, folder: Path) -> str:
     """Return the script that runs a gang as a step of a Slurm job that is kept for several gangs."""
-    own = [f"export {name}={shlex.quote(value)}" for name, value in _home(job, folder).items()]
+    variables = _home(job, folder) | cache_variables(pool.settings)
+    own = [f"export {name}={shlex.quote(value)}" for name, value in variables.items()]
     unset = [f"unset {name}" for name in withheld(job.config.env)]
     return "\n".join(["#!/bin/sh", f"cd {shlex.quote(job.cwd)} || exit 1", *own, *unset, _step(job, pool, folder)])
 
@@ -125,7 +127,9 @@ def _step(job: LaunchSpec, pool: Pool, folder: Path) -> str:
     return f"{_shares(shape)}exec {shlex.join([*step, *launcher])}\n"
 
 
-def job_env(base: Mapping[str, str], job: LaunchSpec, folder: Path, scratch: Path, token: str) -> dict[str, str]:
+def job_env(
+    base: Mapping[str, str], job: LaunchSpec, pool: Pool, folder: Path, scratch: Path, token: str
+) -> dict[str, str]:
     """Return the environment of sbatch, which passes it on to the job; `base` is that of the service.
 
     DAYLIGHT_SLOTS is left out, as it is the number of slots of the service's machine. Launchers on nodes without a
@@ -133,7 +137,7 @@ def job_env(base: Mapping[str, str], job: LaunchSpec, folder: Path, scratch: Pat
     """
     here = _home(job, folder)
     own = _staging(job, scratch, token) if job.staged else here
-    return cleaned(base, (*withheld(job.config.env), "DAYLIGHT_SLOTS", *here)) | own
+    return cleaned(base, (*withheld(job.config.env), "DAYLIGHT_SLOTS", *here)) | own | cache_variables(pool.settings)
 
 
 def scratch_folder(base: Mapping[str, str], pool: Pool, service: str) -> Path:

@@ -105,6 +105,12 @@ class PoolSettings(Record):
     scratch: Word | None = Field(
         None, description="folder on each node's own disk, where `shared` is no [its user's cache folder]"
     )
+    cache: Word | None = Field(
+        None, description="folder on each node for remote data, as /nvme/daylight [a folder of each user in /var/tmp]"
+    )
+    cache_gb: float | None = Field(
+        None, gt=0, le=1e9, description="gigabytes of remote data on each node, at most [all but 5 % of its disk]"
+    )
     interface: Word | None = Field(
         None, description="network device of the nodes by which ranks connect [one that works]"
     )
@@ -158,6 +164,8 @@ class PoolSettings(Record):
         _matching("node_selector", self.node_selector, _LABEL, "label=value")
         _matching("tolerations", self.tolerations, _TOLERATION, "key=value:NoSchedule")
         _matching("volumes", self.volumes, _VOLUME, "claim:/path or claim:/path:ro")
+        if self.cache is not None and not self.cache.startswith("/"):
+            raise ValueError(f"cache: {self.cache!r} must be an absolute path on the nodes, such as /nvme/daylight")
         if self.engine == "kubernetes" and self.image is None:
             raise ValueError("image: name a container image with Daylight and torch, such as registry/team/daylight:1")
         if (self.resource or "").endswith(".shared") and not self.shared_devices:

@@ -1603,6 +1603,16 @@ export interface components {
              */
             scratch: string | null;
             /**
+             * @description folder on each node for remote data, as /nvme/daylight [a folder of each user in /var/tmp]
+             * @default null
+             */
+            cache: string | null;
+            /**
+             * @description gigabytes of remote data on each node, at most [all but 5 % of its disk]
+             * @default null
+             */
+            cache_gb: number | null;
+            /**
              * @description network device of the nodes by which ranks connect [one that works]
              * @default null
              */

@@ -102,6 +102,24 @@ def test_on_a_volume_with_the_home_a_pod_is_the_services_user_in_the_working_fol
     assert environment(pod)["DAYLIGHT_ATTEMPT"] == str(FOLDER)
 
 
+def cache_of(**settings: Any) -> tuple[str, list[dict[str, Any]], list[str]]:
+    """Return a pod's variable with the folder of remote data, the volumes of its node, and where they are."""
+    (pod,) = made(pool(**settings), job())
+    volumes = [each["hostPath"] for each in pod["spec"]["volumes"] if "hostPath" in each]
+    mounts = [each["mountPath"] for each in pod["spec"]["containers"][0]["volumeMounts"] if each["name"] == "cache"]
+    return environment(pod)["DAYLIGHT_CACHE"], volumes, mounts
+
+
+def test_remote_data_is_kept_in_the_pod_or_on_its_node_or_on_a_claim():
+    assert cache_of() == ("/var/daylight/inputs", [], [])
+    assert cache_of(scratch="/own") == ("/own/inputs", [], [])
+    here = {"path": "/nvme/daylight", "type": "DirectoryOrCreate"}
+    assert cache_of(cache="/nvme/daylight") == ("/nvme/daylight", [here], ["/nvme/daylight"])
+    assert cache_of(cache="/data/cache", volumes=["data:/data"]) == ("/data/cache", [], [])
+    (pod,) = made(pool(cache_gb=500), job())
+    assert environment(pod)["DAYLIGHT_CACHE_GB"] == "500"
+
+
 def test_where_a_pod_may_run_is_the_pools_setting():
     where = {
         "node_selector": {"gpu": "a100"},

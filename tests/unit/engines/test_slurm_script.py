@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kernel_backend.engines.slurm.commands import cleaned
-from kernel_backend.engines.slurm.script import comment, job_env, sbatch_options, scratch_folder, script
+from kernel_backend.engines.slurm.script import comment, job_env, sbatch_options, scratch_folder, script, step_script
 from kernel_backend.model.cluster.pools import Pool, PoolSettings
 from kernel_backend.model.experiment import Config
 from kernel_backend.model.launch.launch_spec import LaunchSpec
@@ -129,8 +129,16 @@ def test_a_job_is_marked_as_its_attempts_and_a_locked_environment_is_alone():
     base = {"PYTHONPATH": "/p", "HOME": "/h", "DAYLIGHT_HOME": "/another"}
     mine = {"DAYLIGHT_ATTEMPT": str(FOLDER), "DAYLIGHT_HOME": "/home/ada/100%"}
     locked = job(2, config=Config(slots=2, env="locked"))
-    assert job_env(base, job(2), FOLDER, SCRATCH, "secret") == {"PYTHONPATH": "/p", "HOME": "/h", **mine}
-    assert job_env(base, locked, FOLDER, SCRATCH, "secret") == {"HOME": "/h", **mine}
+    assert job_env(base, job(2), pool(), FOLDER, SCRATCH, "secret") == {"PYTHONPATH": "/p", "HOME": "/h", **mine}
+    assert job_env(base, locked, pool(), FOLDER, SCRATCH, "secret") == {"HOME": "/h", **mine}
+
+
+def test_a_pool_says_where_its_nodes_keep_remote_data_and_else_the_services_environment():
+    nvme, theirs = pool(cache="/nvme/data", cache_gb=500), {"DAYLIGHT_CACHE": "/service"}
+    env = job_env(theirs, job(2), nvme, FOLDER, SCRATCH, "secret")
+    assert (env["DAYLIGHT_CACHE"], env["DAYLIGHT_CACHE_GB"]) == ("/nvme/data", "500")
+    assert job_env(theirs, job(2), pool(), FOLDER, SCRATCH, "secret")["DAYLIGHT_CACHE"] == "/service"
+    assert "export DAYLIGHT_CACHE=/nvme/data" in step_script(job(2), nvme, FOLDER).splitlines()
 
 
 def test_a_job_whose_nodes_see_no_home_has_its_secret_in_the_environment_alone():
@@ -144,7 +152,7 @@ def test_a_job_whose_nodes_see_no_home_has_its_secret_in_the_environment_alone()
     prepared = f"mkdir -p '/scratch/my disk/5f' && (: >>{out}) && exec >>{out} 2>&1"
     assert text.splitlines()[1:3] == ["umask 077", prepared]
     assert text.endswith(" -P -m kernel_backend.staging --step slurm\n")
-    env = job_env({"DAYLIGHT_HOME": "/another", "HOME": "/h"}, staged, FOLDER, SCRATCH, "secret")
+    env = job_env({"DAYLIGHT_HOME": "/another", "HOME": "/h"}, staged, pool(), FOLDER, SCRATCH, "secret")
     request = StagingRequest.model_validate_json(env.pop(VARIABLE))
     assert env == {"HOME": "/h", "DAYLIGHT_SCRATCH": str(SCRATCH)}
     assert (request.key, request.token, request.urls) == ("1.1-1", "secret", ("http://login:7070",))
