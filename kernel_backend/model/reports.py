@@ -69,13 +69,16 @@ class Committed(Record):
     stall: FiniteFloat = 0.0  # seconds for which training was blocked
 
 
+NoteLevel = Literal["info", "warning"]
+
+
 class Note(Record):
     """Message for the user, such as a full disk at a checkpoint, or a damaged checkpoint."""
 
     type: Literal["note"] = "note"
     number: Count = 0
     at: FiniteFloat = 0.0
-    level: Literal["info", "warning"] = "info"
+    level: NoteLevel = "info"
     text: str
 
 

@@ -20,6 +20,7 @@ from kernel_backend.scheduler.backfill_risk import STEPS, Due, due, late, risk_o
 from kernel_backend.scheduler.decisions import Decisions, Preempt, Start
 from kernel_backend.scheduler.elastic import enlarged, growth, kept_for, may_grow, unplaced
 from kernel_backend.scheduler.fair_share import FairOrder
+from kernel_backend.scheduler.near_data import near_data
 from kernel_backend.scheduler.order import PoolQueue, RequestClass, reserved_for
 from kernel_backend.scheduler.placement import Capacity, SlotsByNode, feasible
 from kernel_backend.scheduler.preemption import Source, beyond, preemptible_now, surpluses, victims, whole
@@ -50,6 +51,7 @@ def decide(cluster: ClusterState) -> Decisions:
         each.serve_site_queue()
     for each in passes.values():
         each.serve_elastic()
+        each.move_near_data()
     return Decisions(
         tuple(start for each in passes.values() for start in each.starts),
         tuple(across.preempts.values()),
@@ -146,11 +148,7 @@ class _Pass:
         if site is not None:
             where = planned_starts(starting, site.starts | where, self._capacities)
         if where:
-            self._taken.clear()
-            self.starts = [
-                replace(start, placement=self._placed(where.get(start.request.key, start.by_node)))
-                for start in self.starts
-            ]
+            self._place_again(where)
         usable = {node.name for node in (self._nodes if site is None else site.nodes)}
         growing = [run for run in growing if run.key not in self._across.preempts]
         growing = [run for run in growing if self._held(run).by_node.keys() <= usable]
@@ -158,6 +156,23 @@ class _Pass:
             grows = growth(growing, capacities, self._ledger, self._at, self._held, whole)
             if grows is not None:
                 self._across.preempts[grows.run.key] = grows
+
+    def move_near_data(self) -> None:
+        """Place starts on equally good nodes that have their data; call it when all else is decided."""
+        prefer = any(start.request.preferred for start in self.starts)
+        if not prefer or self._pool in self._cluster.site_loads:  # there, the site chooses the nodes
+            return
+        free = {node.name: len(self._cluster.free[node.name]) for node in self._nodes}
+        fixed = {each.node for each in self._plans} | {each.node for each in self._reserved.values()}
+        if where := near_data(self.starts, self._nodes, free, fixed):
+            self._place_again(where)
+
+    def _place_again(self, where: Mapping[RequestKey, SlotsByNode]) -> None:
+        """Give all starts their slots anew; `where` has the nodes of those that get others."""
+        self._taken.clear()
+        self.starts = [
+            replace(start, placement=self._placed(where.get(start.request.key, start.by_node))) for start in self.starts
+        ]
 
     def serve_site_queue(self) -> None:
         """Shrink elastic gangs for those who wait in the pool's external queue.

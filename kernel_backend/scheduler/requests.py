@@ -83,6 +83,7 @@ class SlotRequest:
     max_time: float | None = None  # seconds after which the gang is paused
     nth: int = 0  # index among the requests of a search
     larger: Sequence[int] = ()  # ascending
+    preferred: frozenset[str] = frozenset()  # nodes that have its data: they go first among equally good ones
     # Computed at creation: with 100,000 requests, cached properties take twice as long.
     key: RequestKey = field(init=False, compare=False, repr=False)
     order: Order = field(init=False, compare=False, repr=False)  # time of queueing; ties by number

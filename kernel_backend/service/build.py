@@ -31,7 +31,9 @@ def build(context: Context) -> Service:
     )
     searches = Searches(store, search_process, FollowedCheckpoints(store, context.checkpoint_storage))
     site_loads = context.site_loads
-    request_builder = RequestBuilder(store, searches, preparation, checkpoint_copies, engines.places, site_loads.newer)
+    request_builder = RequestBuilder(
+        store, searches, preparation, checkpoint_copies, engines.places, site_loads.newer, context.data_nodes.of
+    )
     cluster_state = ClusterStateManager(
         store,
         context.nodes,

@@ -25,6 +25,7 @@ from kernel_backend.service.effective_quotas import StoredQuotas
 from kernel_backend.service.notebook_servers import Servers
 from kernel_backend.service.notifier import Notifier
 from kernel_backend.service.outbox.config import OutboxConfig
+from kernel_backend.service.state.data_nodes import DataNodes
 from kernel_backend.service.state.nodes import MarkedNodes
 from kernel_backend.service.state.site_loads import SiteLoads
 from kernel_backend.snapshots.archive import Archive
@@ -81,6 +82,7 @@ class Context:
     stored_quotas: StoredQuotas = field(init=False)
     nodes: MarkedNodes = field(init=False)
     site_loads: SiteLoads = field(init=False)
+    data_nodes: DataNodes = field(init=False)
     next_round: asyncio.Event = field(default_factory=asyncio.Event, init=False)
 
     def __post_init__(self, engine: Engine) -> None:
@@ -102,6 +104,7 @@ class Context:
         object.__setattr__(self, "stored_quotas", StoredQuotas(self.store, self.each_user))
         object.__setattr__(self, "nodes", MarkedNodes(self.store, self.engines, self.stored_quotas))
         object.__setattr__(self, "site_loads", SiteLoads(self.engines))
+        object.__setattr__(self, "data_nodes", DataNodes(self.store, self.archive))
 
     @property
     def default_pool_problem(self) -> str:

@@ -145,7 +145,9 @@ class Service:
         self.monitoring = Monitoring(store, loop.cluster_state, self.pools.statuses, loop.round_age)
         self.utilisation = UtilisationReader(store)
         self.spending = SpendingReader(store, engine, context.local_price)
-        self.gang_nodes = GangNodes(store, engine.settings, self._bus, context.wake, context.nodes.blame)
+        self.gang_nodes = GangNodes(
+            store, engine.settings, self._bus, context.wake, context.nodes.blame, context.data_nodes.note
+        )
         self.staging = Staging(store, archive, context.home, context.bus)
         self.node_environments = NodeEnvironments(
             store, preparation.recorded, self.staging.open, context.home, context.closed

@@ -26,7 +26,7 @@ from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.launch.trace import Trace
 from kernel_backend.model.node_faults import NodeFault, NodeName
 from kernel_backend.model.record import Record, Value
-from kernel_backend.model.reports import ArtifactSaved, Kind, Report, SpoolRecord, StoredReport
+from kernel_backend.model.reports import ArtifactSaved, Kind, NoteLevel, Report, SpoolRecord, StoredReport
 from kernel_backend.model.resources import LOCAL, Placement
 from kernel_backend.model.search.effects import Effect
 from kernel_backend.model.search.records import LogEntry, LoggedReport
@@ -365,6 +365,12 @@ class Store(QuotaStore, MeasuredStore, OutboxStore, RegisterStore, Protocol):
     def open_attempts(self) -> list[Attempt]:
         """Return all attempts that have not ended, oldest first."""
 
+    def trained_on(self, since: float, most: int) -> list[tuple[str, str, tuple[str, ...]]]:
+        """Return (snapshot, pool, names of nodes) for attempts that have begun to train, and were open after a time.
+
+        The newest come first; there are at most `most`.
+        """
+
     def token_digest(self, key: AttemptId) -> str:
         """Return the digest of the secret token that was issued for an attempt; raises NotFound."""
 
@@ -377,8 +383,8 @@ class Store(QuotaStore, MeasuredStore, OutboxStore, RegisterStore, Protocol):
     def set_trace(self, key: AttemptId, trace: Trace, at: float) -> None:
         """Store and publish a request that an attempt's ranks record a trace (torch.profiler); raises NotFound."""
 
-    def note(self, key: AttemptId, text: str, at: float) -> None:
-        """Store a warning about an attempt, and publish it to everyone who watches the experiment; raises NotFound."""
+    def note(self, key: AttemptId, text: str, at: float, level: NoteLevel = "warning") -> None:
+        """Store a note about an attempt, and publish it to everyone who watches the experiment; raises NotFound."""
 
     def accept(self, key: AttemptId, records: Sequence[SpoolRecord], at: float) -> int:
         """Store records that an attempt's launcher has sent; return the number of the attempt's newest stored record.

@@ -79,6 +79,22 @@ def read_open_attempts(db: Connection) -> list[Attempt]:
     return all_from(Attempt, db.execute(query.order_by(here.created_at, here.experiment, here.trial, here.number)))
 
 
+def read_trained_on(db: Connection, since: float, most: int) -> list[tuple[str, str, tuple[str, ...]]]:
+    """Return (snapshot, pool, names of nodes) for attempts that began to train and were open after a time."""
+    here, experiment = attempts_table.c, experiments.c
+    query = (
+        select(experiment.snapshot, here.pool, here.placement, here.nodes)
+        .join(experiments, experiment.number == here.experiment)
+        .where(here.backend.is_not(None), or_(here.ended_at.is_(None), here.ended_at > since))
+        .order_by(here.created_at.desc())
+        .limit(most)
+    )
+    return [
+        (snapshot, pool, tuple(dict.fromkeys(each["name"] for each in nodes) or [each["node"] for each in placement]))
+        for snapshot, pool, placement, nodes in db.execute(query)
+    ]
+
+
 def _attempts(db: Connection, trials: Sequence[ScheduledTrial], unreadable: dict[int, str]) -> list[Attempt]:
     """Return the attempts that have not ended, and ended ones whose trials do not show the end yet.
 

@@ -15,7 +15,7 @@ from kernel_backend.model.cluster.usage import ReservationRecord, UsageInterval
 from kernel_backend.model.events import Event
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.launch.trace import Trace
-from kernel_backend.model.reports import ArtifactSaved, Report, SpoolRecord
+from kernel_backend.model.reports import ArtifactSaved, NoteLevel, Report, SpoolRecord
 from kernel_backend.model.resources import LOCAL, Placement
 from kernel_backend.model.search.effects import Moved
 from kernel_backend.model.states import LIVE, AttemptState, TrialState
@@ -35,7 +35,7 @@ from kernel_backend.store.overviews import OverviewReader
 from kernel_backend.store.quotas import SqlQuotaStore
 from kernel_backend.store.register.sql import SqlRegisterStore
 from kernel_backend.store.reported import SqlReportedStore
-from kernel_backend.store.scheduled import read_open_attempts, read_scheduled, restless
+from kernel_backend.store.scheduled import read_open_attempts, read_scheduled, read_trained_on, restless
 from kernel_backend.store.search_log import SqlSearchStore
 from kernel_backend.store.stream import last_seq, read_changes, read_messages
 from kernel_backend.store.tables import rows_of, to_row
@@ -205,6 +205,11 @@ class SqlStore(
             return read_open_attempts(db)
 
     @override
+    def trained_on(self, since: float, most: int) -> list[tuple[str, str, tuple[str, ...]]]:
+        with self._reading() as db:
+            return read_trained_on(db, since, most)
+
+    @override
     def token_digest(self, key: AttemptId) -> str:
         with self._reading() as db:
             return get_token_digest(db, key)
@@ -227,9 +232,9 @@ class SqlStore(
     # Reports and messages
 
     @override
-    def note(self, key: AttemptId, text: str, at: float) -> None:
+    def note(self, key: AttemptId, text: str, at: float, level: NoteLevel = "warning") -> None:
         with self._writing() as tx:
-            tx.note(at, get_attempt(tx.db, key).id, "warning", text)
+            tx.note(at, get_attempt(tx.db, key).id, level, text)
 
     @override
     def accept(self, key: AttemptId, records: Sequence[SpoolRecord], at: float) -> int:

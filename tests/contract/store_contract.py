@@ -247,6 +247,17 @@ class StoreContract:
         told = [message.data["guarantee"] for message in store.messages(0) if message.type == "attempt"]
         assert told[-1] == "exact"
 
+    def test_nodes_are_known_on_which_a_snapshot_has_begun_to_train(self, store: Store) -> None:
+        first, other = placed(store), placed(store)
+        store.accept(first.id, [started()], at=3.0)
+        snapshot = store.experiment(first.experiment).snapshot
+        (found,) = store.trained_on(0.0, 10)  # the other has not begun
+        assert found == (snapshot, first.pool, tuple(share.node for share in first.placement))
+        store.accept(other.id, [started()], at=4.0)
+        store.advance_attempt(first.id, events.Ended(), 5.0, outcome=Outcome.OK)
+        assert len(store.trained_on(4.9, 10)) == 2
+        assert len(store.trained_on(5.0, 10)) == len(store.trained_on(0.0, 1)) == 1
+
     def test_a_trace_is_kept_until_its_ranks_have_answered(self, store: Store) -> None:
         attempt = placed(store)
         trace = Trace(id="5f3a", steps=10, ranks=(0, 3))

@@ -129,6 +129,7 @@ def test_trials_on_two_nodes_with_a_shared_home_fetch_each_object_once_to_each_n
         site.set_on(node)
     assert [(trial.state, trial.attempt) for trial in overview.trials] == [("completed", 1)] * 2, overview
     assert asked(network.requests, nodes=2, starts=2) == (1, SAMPLES, True)
+    assert any(each.endswith("which have train") for each in overview.informational), overview.warnings
     alone = submit_program(two, tmp_path, source, *line, f"train={data}", "lr=0.1")
     assert two.ended(alone).state == "completed"
     assert two.weights(number) == two.weights(alone)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple, Protocol
 
@@ -30,6 +30,7 @@ SERVICE, POOL, GANG, ATTEMPT, NUMBER = (
 GRACE_S = 120  # between SIGTERM and SIGKILL: for a checkpoint, where the cluster itself ends a pod
 START_S = 600  # of an allocation: for images to be pulled, after which its time begins
 UNREACHABLE_S = 30  # after which Kubernetes ends the pods of a node that it does not reach
+MOST_PREFERRED = 100  # nodes that a pod names as having its data
 CONTAINER = "ranks"
 RESOURCE, PYTHON, SHM_GB = "nvidia.com/gpu", "python3", 8.0  # if the pool names no other
 SCRATCH_FOLDER = "/var/daylight"  # in a pod, if the pool names no other
@@ -68,6 +69,7 @@ class PodPlan(NamedTuple):
     share: Share | None  # the slots of the pod; None: one CPU slot
     staged: bool  # whether the pod's files go through the service
     excluded: tuple[str, ...] = ()  # nodes that are left out
+    preferred: tuple[str, ...] = ()  # nodes that have its data
     grace: int = GRACE_S
     limit: int | None = None  # seconds after which Kubernetes ends the pod
 
@@ -198,7 +200,7 @@ def pod(name: ObjectNames, number: int, plan: PodPlan, settings: PoolSettings, i
         "terminationGracePeriodSeconds": plan.grace,
         "automountServiceAccountToken": False,  # user code must not speak to the API server
         "enableServiceLinks": False,
-        "affinity": _affinity(name, plan.excluded),
+        "affinity": _affinity(name, plan.excluded, plan.preferred if _of_node(settings) else ()),
         "nodeSelector": dict(each.split("=", 1) for each in settings.node_selector),
         "tolerations": _tolerations(settings),
         "containers": [_container(plan, settings)],
@@ -238,6 +240,7 @@ def allocation(
             share=job.placement[number] if job.placement else None,
             staged=job.staged,
             excluded=job.excluded,
+            preferred=job.preferred,
             limit=round(credentials.seconds + START_S),
         )
         for number in range(nodes)
@@ -254,6 +257,7 @@ def _plan(name: GangName, job: LaunchSpec, settings: PoolSettings, folder: Path,
         share=job.placement[number] if job.placement else None,
         staged=job.staged,
         excluded=job.excluded,
+        preferred=job.preferred,
     )
 
 
@@ -369,8 +373,8 @@ def _volumes(plan: PodPlan, settings: PoolSettings) -> list[Manifest]:
     found += [{"name": "scratch", "emptyDir": {}}] if plan.staged else []
     names = enumerate(dict.fromkeys(_claim(each) for each in settings.volumes))
     found += ({"name": f"claim-{n}", "persistentVolumeClaim": {"claimName": name}} for n, name in names)
-    if settings.cache is not None and not _claimed(settings.cache, settings):
-        found.append({"name": "cache", "hostPath": {"path": settings.cache, "type": "DirectoryOrCreate"}})
+    if cache := _of_node(settings):
+        found.append({"name": "cache", "hostPath": {"path": cache, "type": "DirectoryOrCreate"}})
     return found
 
 
@@ -381,14 +385,19 @@ def _mounts(plan: PodPlan, settings: PoolSettings) -> list[Manifest]:
     for each in settings.volumes:
         _, at, *read_only = each.split(":")
         found.append({"name": f"claim-{names.index(_claim(each))}", "mountPath": at, "readOnly": bool(read_only)})
-    if settings.cache is not None and not _claimed(settings.cache, settings):
-        found.append({"name": "cache", "mountPath": settings.cache})
+    if cache := _of_node(settings):
+        found.append({"name": "cache", "mountPath": cache})
     return found
 
 
-def _claimed(path: str, settings: PoolSettings) -> bool:
-    """Return whether a path in pods is on one of the pool's volume claims."""
-    return any(PurePosixPath(path).is_relative_to(each.split(":")[1]) for each in settings.volumes)
+def _of_node(settings: PoolSettings) -> str:
+    """Return the folder of each node in which pods keep remote data; "" if they keep it elsewhere.
+
+    That is in the pod alone, or on one of the pool's volume claims.
+    """
+    cache = settings.cache or ""
+    claimed = any(PurePosixPath(cache).is_relative_to(each.split(":")[1]) for each in settings.volumes)
+    return "" if claimed else cache
 
 
 def _claim(volume: str) -> str:
@@ -402,14 +411,21 @@ def _security(plan: PodPlan, identity: Identity) -> Manifest:
     return seccomp | {"runAsUser": identity.user, "runAsGroup": identity.group}
 
 
-def _affinity(name: ObjectNames, excluded: Collection[str]) -> Manifest:
-    """Return the affinity that keeps the pods of a gang on different nodes, and away from the nodes in `excluded`."""
+def _affinity(name: ObjectNames, excluded: Collection[str], preferred: Sequence[str]) -> Manifest:
+    """Return the affinity that keeps the pods of a gang on different nodes, and away from the nodes in `excluded`.
+
+    Nodes in `preferred` only get a better score of the cluster's scheduler: no pod waits for them.
+    """
     apart = {"labelSelector": {"matchLabels": {GANG: name.owner}}, "topologyKey": "kubernetes.io/hostname"}
     found: Manifest = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}}
     if excluded:
         fields = [{"key": "metadata.name", "operator": "NotIn", "values": [node]} for node in sorted(excluded)]
         terms = {"nodeSelectorTerms": [{"matchFields": fields}]}
         found["nodeAffinity"] = {"requiredDuringSchedulingIgnoredDuringExecution": terms}
+    if preferred:
+        fields = [{"key": "metadata.name", "operator": "In", "values": [node]} for node in preferred[:MOST_PREFERRED]]
+        scores = [{"weight": 100, "preference": {"matchFields": [each]}} for each in fields]
+        found.setdefault("nodeAffinity", {})["preferredDuringSchedulingIgnoredDuringExecution"] = scores
     return found
 
 

@@ -57,6 +57,7 @@ class LaunchSpec(Record):
     service_uid: int | None = None  # Unix user id of the service
     pool: str = ""  # "": this machine (an earlier version refuses any other value)
     excluded: tuple[str, ...] = ()  # nodes that its engine must not choose
+    preferred: tuple[str, ...] = ()  # nodes that have its data, of which its engine chooses some if all else is equal
     service_urls: tuple[str, ...] = ()  # the service's addresses for launchers on other nodes, the preferred first
     keep_allocation: float | None = None  # seconds of an allocation for gangs of its search; None: its own job
     loader: LoaderSetting | None = None  # found by an earlier attempt; None: none, or the configuration has a number

@@ -44,7 +44,17 @@ class _Gang:
 class GangNodes:
     """Handler of requests by the launchers of gangs whose nodes an external queue, such as Slurm's, has chosen."""
 
-    def __init__(self, store: Store, settings: Settings, bus: Notifier, wake: Callable[[], None], blame: Blame) -> None:
+    def __init__(
+        self,
+        store: Store,
+        settings: Settings,
+        bus: Notifier,
+        wake: Callable[[], None],
+        blame: Blame,
+        data_note: Callable[[Attempt], str] = lambda attempt: "",
+    ) -> None:
+        """Create the handler; `data_note` returns a note on an attempt whose nodes have its data, and may block."""
+        self._data_note = data_note
         self._store, self._settings, self._bus, self._wake, self._blame = store, settings, bus, wake, blame
         self._gangs: dict[AttemptId, _Gang] = {}
         self._lock = asyncio.Lock()  # held during a decision, so that each one is stored once
@@ -168,9 +178,11 @@ class GangNodes:
         A node whose clock is wrong gets a fault, and the attempt a note.
         """
         at = time.time()
-        await asyncio.to_thread(
+        placed = await asyncio.to_thread(
             self._store.advance_attempt, attempt.id, e.Placed(), at, granted_at=at, nodes=found.nodes
         )
+        if note := await asyncio.to_thread(self._data_note, placed):
+            await asyncio.to_thread(self._store.note, attempt.id, note, at, "info")
         tolerance = CLOCK_S + (time.monotonic() - gang.began)  # offers may be this old
         for node, text in wrong_clocks(gang.offers.values(), at, tolerance).items():
             await asyncio.to_thread(self._store.note, attempt.id, text, at)

@@ -68,6 +68,7 @@ class AttemptStarter:
         self._archive, self._workspaces = context.archive, context.workspaces
         self._bus, self._wake, self._cluster_state = context.bus, context.wake, cluster_state
         self._job = partial(job_of, storage=context.checkpoint_storage, home=context.home, url=context.url)
+        self._data_nodes = context.data_nodes
         self._launcher_urls, self._root = context.launcher_urls, context.checkpoint_storage.root
         self._request_builder, self._searches, self._preparation, self._checkpoint_copies = (
             request_builder,
@@ -240,7 +241,9 @@ class AttemptStarter:
                 batch=batch,
             )
             if not self._engine.places(pool):
-                job = job.model_copy(update={"excluded": tuple({*job.excluded, *self._nodes.left_out(pool)})})
+                near = await asyncio.to_thread(self._data_nodes.of, experiment, (pool,))
+                left_out = {*job.excluded, *self._nodes.left_out(pool)}
+                job = job.model_copy(update={"excluded": tuple(left_out), "preferred": tuple(sorted(near - left_out))})
             note = await asyncio.to_thread(self._preparation.note, experiment, attempt.number - 1)
             if note:
                 await asyncio.to_thread(self._store.note, attempt.id, note, time.time())

@@ -59,13 +59,15 @@ class RequestBuilder:
         checkpoint_copies: CheckpointCopies,
         places: Callable[[str], bool] = lambda _: True,
         load_since: Callable[[str, float], bool] = lambda pool, since: True,
+        data_nodes: Callable[[ScheduledExperiment, Collection[str]], frozenset[str]] = lambda _, pools: frozenset(),
     ) -> None:
         """Create a builder.
 
         `places` returns whether Daylight itself chooses the nodes of a pool, rather than an external scheduler such as
         Slurm. `load_since` returns whether the slots that others use in a pool with such a scheduler were read after a
-        given time, in seconds since the epoch.
+        given time, in seconds since the epoch. `data_nodes` returns the nodes of pools that have an experiment's data.
         """
+        self._data_nodes = data_nodes
         self._store, self._searches, self._places, self._load_since = store, searches, places, load_since
         self._preparation, self._checkpoint_copies = preparation, checkpoint_copies
         self.start_errors: dict[tuple[int, int], StartError] = {}  # last start error of each experiment and trial
@@ -91,6 +93,7 @@ class RequestBuilder:
         known = trial.attempt >= 2 or several
         attempts = self._store.attempts(trial.experiment, trial.index) if known else []
         request = plain_request(experiment, trial, self._preferred(pools, attempts[-1].pool if attempts else ""))
+        request = self._near_data(request, experiment, pools)
         if preparing:
             request = replace(request, preparing=preparing)
         error = self.start_errors.get((trial.experiment, trial.index))
@@ -157,7 +160,13 @@ class RequestBuilder:
             error=error.text if error is not None else "",
             preparing=self._preparation.wait(experiment) or (error.reason if error is not None else ""),
         )
+        first = self._near_data(first, experiment, pools)
         return [first, *(replace(first, nth=nth) for nth in range(1, wanted))] if wanted else []
+
+    def _near_data(self, request: SlotRequest, experiment: ScheduledExperiment, pools: Sequence[str]) -> SlotRequest:
+        """Return a request that prefers nodes with its data, in pools in which Daylight chooses the nodes."""
+        found = self._data_nodes(experiment, [pool for pool in pools if self._places(pool)])
+        return replace(request, preferred=found) if found else request
 
     def got(self, experiment: int, at: float) -> None:
         """Record when a search was last granted a gang; its next request counts as queued since then."""

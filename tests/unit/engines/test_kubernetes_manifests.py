@@ -82,6 +82,17 @@ def test_nodes_that_are_left_out_are_not_chosen():
     ]
 
 
+def test_nodes_that_have_the_data_are_preferred_where_pods_keep_it_on_their_nodes():
+    near = job(preferred=("n1", "n3"), excluded=("n2",))
+    (pod,) = made(pool(cache="/nvme"), near)
+    affinity = pod["spec"]["affinity"]["nodeAffinity"]
+    terms = [each["preference"]["matchFields"] for each in affinity["preferredDuringSchedulingIgnoredDuringExecution"]]
+    assert terms == [[{"key": "metadata.name", "operator": "In", "values": [name]}] for name in ("n1", "n3")]
+    assert "requiredDuringSchedulingIgnoredDuringExecution" in affinity
+    (other,) = made(pool(), near)
+    assert "preferredDuringSchedulingIgnoredDuringExecution" not in other["spec"]["affinity"]["nodeAffinity"]
+
+
 def test_the_token_is_in_a_secret_alone():
     owner, (stored, pod) = gang(NAME, job(), "very-secret", pool(), FOLDER, WHO)
     request = StagingRequest.model_validate_json(stored["stringData"]["staging"])
