@@ -113,6 +113,14 @@ def test_two_pods_train_over_the_service_and_leave_nothing_but_the_data_of_a_sto
     assert [part.digest for part in one] == [part.digest for part in other]
     found = [stub.config.parent / node / "nvme/daylight/objects" for node in ("n1", "n2")]
     assert [len(list(each.glob("*/*"))) for each in found] == [SAMPLES, SAMPLES]
+    line[1] = "--slots=1"
+    again = submit_program(world, tmp_path, FUNCTIONS, *line, "--pool=cloud", f"--data=train={bucket}/train")
+    (pod,) = until(stub.pods, "the pod of another training of the same data")
+    near = pod["spec"]["affinity"]["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
+    assert [each["preference"]["matchFields"][0]["values"] for each in near] == [["n1"], ["n2"]]
+    Client.connect(start=False, home=world.home).act(again, "stop")
+    world.state(again, "stopped")
+    until(lambda: not stub.pods(), "the objects of the gang are deleted")
 
 
 def kept(world: World) -> list[HeldAllocation]:
