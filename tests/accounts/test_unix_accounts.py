@@ -282,7 +282,8 @@ def test_an_agent_has_nothing_of_roots(accounts, agents):
     groups = next(line for line in status.splitlines() if line.startswith("Groups:"))
     assert groups.split()[1:] == [str(accounts.user(accounts.dave).pw_gid)]
     environment = process.environ()
-    assert set(environment) <= {"PATH", "LANG", "LC_ALL", "TZ", "PYTHONPATH", "HOME", "USER", "LOGNAME", "SHELL"}
+    kept, own = {"PATH", "LANG", "LC_ALL", "TZ", "PYTHONPATH", "DAYLIGHT_CACHE"}, {"HOME", "USER", "LOGNAME", "SHELL"}
+    assert set(environment) <= kept | own
     assert process.cwd() == accounts.user(accounts.dave).pw_dir
     assert process.cmdline()[1:] == ["-P", "-m", "kernel_backend.agent"]
     for descriptor in Path(f"/proc/{process.pid}/fd").iterdir():
