@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from kernel_backend.lifecycle.backoff import rest
 from kernel_backend.model.experiment import Config, Experiment, ScheduledExperiment
-from kernel_backend.model.resources import Node
+from kernel_backend.model.resources import LOCAL, Node
 from kernel_backend.model.states import Outcome
 from kernel_backend.model.trial import ScheduledTrial
 from kernel_backend.scheduler.elastic import larger_sizes
@@ -164,8 +164,11 @@ class RequestBuilder:
         return [first, *(replace(first, nth=nth) for nth in range(1, wanted))] if wanted else []
 
     def _near_data(self, request: SlotRequest, experiment: ScheduledExperiment, pools: Sequence[str]) -> SlotRequest:
-        """Return a request that prefers nodes with its data, in pools in which Daylight chooses the nodes."""
-        found = self._data_nodes(experiment, [pool for pool in pools if self._places(pool)])
+        """Return a request that prefers nodes with its data, in pools in which Daylight chooses the nodes.
+
+        The local pool is one machine: to look for its data would cost a read of each snapshot, and change nothing.
+        """
+        found = self._data_nodes(experiment, [pool for pool in pools if pool != LOCAL and self._places(pool)])
         return replace(request, preferred=found) if found else request
 
     def got(self, experiment: int, at: float) -> None:
