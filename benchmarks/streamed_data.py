@@ -2,8 +2,8 @@
 
 Each way reads 300 samples of 400 kB by torch's DataLoader with two workers, shuffled anew in each of three epochs, once
 with room for all of the data, and once with room for half of it. Figures are the seconds to the first batch, and each
-epoch over the bound, which is the bytes over the bandwidth; an epoch without the store takes nearly none of it. MosaicML
-Streaming and LitData read data that was converted for them; their interpreter may be another one.
+epoch over the bound, which is the bytes over the bandwidth; an epoch without the store takes nearly none of it.
+MosaicML Streaming and LitData read data that was converted for them; their interpreter may be another one.
 
     python benchmarks/streamed_data.py [--peers PYTHON]
 """
@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +35,7 @@ def ours(url: str, folder: Path, room: int | None) -> Epochs:
     import torch
 
     from benchmarks.remote_data import asked
-    from kernel_backend.inputs.node_cache import LIMIT, ROOT
+    from kernel_backend.model.cluster.input_cache import LIMIT, ROOT
     from kernel_backend.runner.data.batches import Batches
     from kernel_backend.runner.data.inputs import _brought
     from kernel_backend.runner.data.source import source

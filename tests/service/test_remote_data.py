@@ -24,7 +24,8 @@ from kernel_backend.data.declared import declare
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.inputs import store as stores
 from kernel_backend.inputs.fetch import Fetched, FetchRequest, Input, fetch
-from kernel_backend.inputs.node_cache import LIMIT, ROOT, NodeCache, cache_limit
+from kernel_backend.inputs.node_cache import NodeCache, cache_limit
+from kernel_backend.model.cluster.input_cache import LIMIT, ROOT
 from kernel_backend.retry import RetryPolicy
 from tests.support.bad_network import BadNetwork, distant_store
 
