@@ -27,6 +27,15 @@ class Object(NamedTuple):
     wanted: Wanted
 
 
+class State(NamedTuple):
+    """How far an input is on its way."""
+
+    text: str  # on progress
+    left: float | None = None  # seconds until all of it is here, as far as the rate tells; None: it has not begun
+    waiting: int = 0  # readers that wait for objects that are not here
+    evicts: bool = False  # objects are removed to make room for others
+
+
 class Arrival:
     """Objects of one input on their way to this node; thread-safe.
 
@@ -53,11 +62,6 @@ class Arrival:
         self._arrived, self._total = 0, sum(each.wanted.size for each in objects.values()) - self._bytes
         self._error: DaylightError | None = None
         self._began = time.monotonic()
-
-    @property
-    def evicts(self) -> bool:
-        """Return whether objects are removed to make room for others."""
-        return self._most is not None
 
     def begin(self) -> None:
         """Begin to fetch, in threads that live as long as this process."""
@@ -110,24 +114,17 @@ class Arrival:
             self._order.forget(reader)
             self._pinned.pop(reader, None)
 
-    @property
-    def waiting(self) -> int:
-        """Return how many readers wait for objects that are not here."""
+    def state(self) -> State:
+        """Return how far it is, with a text such as `fetching train: 3.1 GB of 12.0 GB, 220.0 MB/s, 41 s left`."""
         with self._changed:
-            return sum(count for name, count in self._demanded.items() if not self._order.is_here(name))
-
-    def left_s(self) -> float:
-        """Return in how many seconds all objects will be here, as far as the rate so far tells."""
-        rate = 0.0 if self.evicts else self._rate()
-        return (self._total - self._arrived) / rate if rate else float("inf")
-
-    def progress(self) -> str:
-        """Return what it does now: `fetching train: 3.1 GB of 12.0 GB, 220.0 MB/s, 41 s left`."""
-        rate = f"{size(int(self._rate()))}/s"
-        if self.evicts and self._arrived > self._total:
-            return f"reading {self._name} from its store: {rate}"
-        left = f", {duration(self.left_s())} left" if self._arrived and not self.evicts else ""
-        return f"fetching {self._name}: {size(self._arrived)} of {size(self._total)}, {rate}{left}"
+            waiting = sum(count for name, count in self._demanded.items() if not self._order.is_here(name))
+        rate, evicts = self._rate(), self._most is not None
+        left = (self._total - self._arrived) / rate if rate and not evicts else float("inf")
+        if evicts and self._arrived > self._total:
+            return State(f"reading {self._name} from its store: {size(int(rate))}/s", left, waiting, evicts)
+        still = f", {duration(left)} left" if left < float("inf") else ""
+        text = f"fetching {self._name}: {size(self._arrived)} of {size(self._total)}, {size(int(rate))}/s{still}"
+        return State(text, left, waiting, evicts)
 
     def _rate(self) -> float:
         passed = time.monotonic() - self._began
@@ -159,9 +156,9 @@ class Arrival:
                     self._order.fetching(name)
                     self._bytes += self._objects[name].wanted.size
                     return name
-                if self._order.complete and not self.evicts:
+                if self._order.complete and self._most is None:
                     return None
-                self._changed.wait(_LOOK_S if self.evicts else None)
+                self._changed.wait(None if self._most is None else _LOOK_S)
             return None
 
     def _next(self) -> str | None:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from kernel_backend.data.base import raw_name
 from kernel_backend.differences.listing import read_list
 from kernel_backend.errors import DaylightError, InvalidRequest
-from kernel_backend.inputs.arrival import THREADS, Arrival, Object
+from kernel_backend.inputs.arrival import THREADS, Arrival, Object, State
 from kernel_backend.inputs.node_cache import NodeCache, View, key_of
 from kernel_backend.inputs.server import Client, serve
 from kernel_backend.inputs.store import Changed, RemoteStore, Wanted
@@ -111,6 +111,7 @@ class _Fetching:
         )
         self._checked, self._of = 0, 0  # objects
         self._changed: list[str] = []
+        self._credentials = ""  # a digest of them
         self._arrival: Arrival | None = None  # while this process fetches
         self._fetched = ""  # what this process has fetched, for the user
         self._began = time.monotonic()
@@ -121,9 +122,9 @@ class _Fetching:
         """Return True once all is here, or False once the training may begin and the rest arrives meanwhile."""
         Thread(target=self._bring, name="fetch", daemon=True).start()
         while not self._over.wait(TOLD_S if self._patience != 0 else _LOOK_S):
-            text, left = self._state()
-            say(text)
-            if left is not None and begins(self._patience, time.monotonic() - self._began, left):
+            state = self._state()
+            say(state.text)
+            if state.left is not None and begins(self._patience, time.monotonic() - self._began, state.left):
                 return False
         if self._error is not None:
             raise self._error
@@ -134,33 +135,33 @@ class _Fetching:
         if self._fetched:
             yield self._fetched
         elif not self._over.is_set():
-            how = "fetched again in each epoch" if self._arrival and self._arrival.evicts else "fetched meanwhile"
-            text, _ = self._state()
-            yield f"the training begins while its data arrives, in the order in which it reads it ({how}): {text}"
+            state = self._state()
+            how = "some of it again in each epoch, as the cache is smaller" if state.evicts else "once"
+            yield f"the training begins while its data arrives as it reads it, {how}: {state.text}"
         if self._changed:
             more = len(self._changed) - 1
             also = f", and so were {more:,} more objects" if more else ""
             yield f"{self._changed[0]}{also}: the versions of the submission are on this node, and are used"
 
-    def _state(self) -> tuple[str, float | None]:
-        """Return a text on progress, and in how many seconds all will be here; None while nothing may be read."""
+    def _state(self) -> State:
+        """Return how far it is; nothing may be read yet if it does not say how much is left."""
         if self._arrival is not None:
-            return self._arrival.progress(), self._arrival.left_s()
+            return self._arrival.state()
         if self._checked < self._of:
-            return f"checking {self._name}: {self._checked:,} of {self._of:,} objects", None
+            return State(f"checking {self._name}: {self._checked:,} of {self._of:,} objects")
         try:
             client = Client(self._view.folder)
             try:
-                state = client.state()
+                return client.state()
             finally:
                 client.close()
         except OSError:  # it has not begun, or just ended
-            return f"fetching {self._name}", None
-        return state["text"], state["left"]
+            return State(f"fetching {self._name}")
 
     def _bring(self) -> None:
         """Bring the input here, unless another process does so: then wait until it has."""
         try:
+            self._credentials = self._store.credentials()
             checked = False
             while not self._view.whole or not checked:
                 with self._view.serving() as mine:
@@ -169,6 +170,7 @@ class _Fetching:
                         break
                 if not checked:
                     self._check(self.objects)
+                    self._view.note_checked(self._credentials)
                     checked = True
                 else:
                     time.sleep(_LOOK_S)
@@ -192,12 +194,13 @@ class _Fetching:
             if self._patience is None or max(sizes.values()) > most:
                 raise self._cache.too_small(missing, room)
         arrival = Arrival(self._name, self.objects, self._view, self._store, here, most)
+        self._arrival = arrival
         serve(arrival, self._view.folder)
         arrival.begin()
-        self._arrival = arrival
         while not arrival.complete(_LOOK_S):
             pass
         self._view.finish()
+        self._view.note_checked(self._credentials)
         if missing:
             count = counted(len(sizes) - len(here), "object")
             self._fetched = (
@@ -205,7 +208,12 @@ class _Fetching:
             )
 
     def _check(self, names: Collection[str]) -> None:
-        """Check the right to read objects that are on this node; raise InvalidRequest without it."""
+        """Check the right to read objects that are on this node, unless it was proven a short time ago.
+
+        Raises InvalidRequest without the right.
+        """
+        if self._view.is_checked(self._credentials):
+            return
         self._of = len(names)
         threads = ThreadPoolExecutor(THREADS, "checks")
         try:

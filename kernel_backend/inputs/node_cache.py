@@ -4,6 +4,7 @@
     <root>/views/<digest>/data/...       folder of hard links to the objects of one list; before one is here, a
                                          symbolic link to <root>/missing/<size>, where nothing is
     <root>/views/<digest>/whole          exists once all of them are here
+    <root>/views/<digest>/checked-<digest of credentials>  when a store has last let these read all of them
     <root>/sets/<digest>/<name>          links to the views of a training, by the names of its inputs
 
 An object is written beside its place, synced and renamed, so that a file of the cache is whole. The downloader holds a
@@ -19,6 +20,7 @@ import os
 import secrets
 import shutil
 import stat
+import time
 from collections.abc import Callable, Iterator, Mapping
 from hashlib import blake2b
 from pathlib import Path
@@ -35,6 +37,8 @@ MISSING = "missing"  # folder that never exists
 DATA, WHOLE = "data", "whole"  # in the folder of a view
 _LOCK, _SERVING = "lock", "serving"
 _HELD, _MAKING, _REMOVED, _PART = "held-", "making-", "removed-", ".part"
+_CHECKED = "checked-"
+CHECKED_S = 600.0  # for how long it counts that a store has let credentials read all objects of a view
 
 
 class CacheUse(NamedTuple):
@@ -231,6 +235,18 @@ class View:
                 _remove(making)
         return {name for name in sizes if not (self.data / name).is_symlink()}
 
+    def is_checked(self, credentials: str) -> bool:
+        """Return whether these credentials could read all objects a short time ago; "" are unknown ones."""
+        with contextlib.suppress(OSError):
+            passed = time.time() - (self.folder / f"{_CHECKED}{credentials}").stat().st_mtime
+            return bool(credentials) and 0 <= passed < CHECKED_S
+        return False
+
+    def note_checked(self, credentials: str) -> None:
+        """Note that a store has let these credentials read all objects now."""
+        if credentials:
+            (self.folder / f"{_CHECKED}{credentials}").touch()
+
     def has(self, key: str) -> bool:
         """Return whether an object is on this node."""
         return self._object(key).exists()
@@ -287,14 +303,14 @@ class View:
         (self.folder / WHOLE).touch()
 
     def _lay(self, sizes: Mapping[str, int], making: Path) -> None:
-        folders = {making}
+        folders, missing = {str(making)}, str(self._missing)
         for name, length in sizes.items():
-            target = making / name
+            target = f"{making}/{name}"
             try:
-                if target.parent not in folders:
-                    target.parent.mkdir(parents=True, exist_ok=True)
-                    folders.add(target.parent)
-                target.symlink_to(self._missing / str(length))
+                if (parent := os.path.dirname(target)) not in folders:
+                    os.makedirs(parent, exist_ok=True)
+                    folders.add(parent)
+                os.symlink(f"{missing}/{length}", target)
             except (FileExistsError, NotADirectoryError):
                 raise InvalidRequest(
                     f"{name}: the store has an object and a folder of the same name there, which a disk cannot have"

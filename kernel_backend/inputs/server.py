@@ -14,7 +14,7 @@ from threading import Thread
 from typing import Any
 
 from kernel_backend.errors import DaylightError, InvalidRequest
-from kernel_backend.inputs.arrival import Arrival
+from kernel_backend.inputs.arrival import Arrival, State
 
 _SOCKET = "socket"  # in the folder of the view
 _numbers = itertools.count()
@@ -71,9 +71,9 @@ class Client:
         """Tell which objects will be read, in their order, after those that were told before."""
         self._asked({"expect": names})
 
-    def state(self) -> dict[str, Any]:
-        """Return a text on progress, the number of waiting readers, and the seconds that are left."""
-        return self._asked({})
+    def state(self) -> State:
+        """Return how far the input is."""
+        return State(**self._asked({}))
 
     def close(self) -> None:
         """End the connection."""
@@ -95,7 +95,7 @@ def _answer(arrival: Arrival, reader: int, request: dict[str, Any]) -> dict[str,
         arrival.expect(reader, request["expect"])
         return {}
     if "read" not in request:
-        return {"text": arrival.progress(), "waiting": arrival.waiting, "left": arrival.left_s()}
+        return arrival.state()._asdict()
     try:
         arrival.wait(reader, request["read"])
     except DaylightError as error:

@@ -6,6 +6,7 @@ import errno
 import os
 from collections.abc import Callable
 from functools import partial
+from hashlib import blake2b
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
@@ -52,6 +53,25 @@ class RemoteStore:
     def address(self, path: str) -> str:
         """Return the address of an object, by which it is known on this node."""
         return f"{self._url.partition('://')[0]}://{path}"
+
+    def credentials(self) -> str:
+        """Return a digest of the credentials with which this process reads; "" if they are unknown."""
+        if not hasattr(self._fs, "call_s3"):
+            return ""
+        from fsspec.asyn import sync
+
+        try:
+            key, secret = sync(self._fs.loop, self._of_s3)
+        except Exception:  # a read will tell what is wrong
+            return ""
+        return blake2b(f"{self._fs.endpoint_url} {key} {secret}".encode(), digest_size=16).hexdigest()
+
+    async def _of_s3(self) -> tuple[str, str]:
+        if self._fs.key and self._fs.secret:
+            return self._fs.key, self._fs.secret
+        await self._fs.set_session()
+        found = await (await self._fs.session.get_credentials()).get_frozen_credentials()
+        return found.access_key, found.secret_key
 
     def is_object(self, name: str) -> bool:
         """Return whether the store's URL is that of one object of this name, rather than of a folder."""

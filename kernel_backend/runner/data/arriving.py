@@ -147,8 +147,8 @@ class Watch(threading.Thread):
                         clients[view].expect(self._new[view][0])
                         self._told[view] = [*self._told[view][-1:], self._new[view].pop(0)]
                     state = clients[view].state()
-                    self._tell(state["text"])
-                    if state["waiting"]:
+                    self._tell(state.text)
+                    if state.waiting:
                         self._alive()
                 except OSError:
                     if view in clients:
