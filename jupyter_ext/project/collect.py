@@ -47,12 +47,14 @@ def collect(
     limit: int = LIMIT,
     modules: Sequence[str] = (),
     elsewhere: bool = False,
+    mapped: Sequence[str] = (),
 ) -> ProjectFiles:
     """Collect the local modules that `source` imports, directly or not, and the files that patterns in `include` match.
 
     Patterns are relative to the working folder of `place`. Modules in `modules` are treated as imported. `search` are
     folders in which modules of a file are searched first; for a notebook it is empty. With `elsewhere`, another Python
-    runs the source: its packages are unknown here, and no module is reported as missing. `where` converts a line of
+    runs the source: its packages are unknown here, and no module is reported as missing. `mapped` are paths in the
+    working folder at which the job finds remote data: of files there, only modules travel. `where` converts a line of
     `source` to a location shown to users. `limit` is the maximum size of all files in bytes. No error is raised:
     problems are returned in `problems`.
     """
@@ -62,7 +64,8 @@ def collect(
         tree = ast.Module([], [])
     # A notebook has made its changes of sys.path already; those of a file will be made when it runs.
     added = added_folders(tree, search) if search else []
-    collector = _Collector(place, Modules([*added, *search]), where, sure=not (search and touches_path(tree)))
+    folders = [Path(os.path.normpath(place.cwd / each)) for each in mapped]
+    collector = _Collector(place, Modules([*added, *search]), where, not (search and touches_path(tree)), folders)
     imported = [*imports(tree), *(Import(name, 0) for name in modules)]
     if not elsewhere:
         collector.check(imported)
@@ -77,8 +80,10 @@ def collect(
 
 
 class _Collector:
-    def __init__(self, place: ProjectPlace, modules: Modules, where: Callable[[int], str], sure: bool) -> None:
-        self.place, self.modules, self.where = place, modules, where
+    def __init__(
+        self, place: ProjectPlace, modules: Modules, where: Callable[[int], str], sure: bool, mapped: Sequence[Path]
+    ) -> None:
+        self.place, self.modules, self.where, self._mapped = place, modules, where, mapped
         self.sure = sure  # whether a module that is not found now will be missing in the job, too
         self.tree = Tree(place.root)
         self.sizes: dict[Path, int] = {}
@@ -165,7 +170,7 @@ class _Collector:
         for path in data_files(tree, folder, self.place.root):
             if path.is_file() and self.tree.holds(path) and not self._ignored.file(path) and _small(path):
                 self._file(path)
-            else:
+            elif not self._is_remote(path):
                 self._staying[path] = module
         for each in config_paths(tree):
             self._config(Path(os.path.normpath(folder / each.text)))
@@ -216,7 +221,13 @@ class _Collector:
             else:
                 self._file(path)
 
+    def _is_remote(self, path: Path) -> bool:
+        """Return True for a file in whose place the job has remote data."""
+        return path.suffix != ".py" and any(path.is_relative_to(each) for each in self._mapped)
+
     def _file(self, path: Path) -> None:
+        if self._is_remote(path):
+            return
         try:
             self.sizes[path] = path.stat().st_size
         except OSError as error:
@@ -226,6 +237,8 @@ class _Collector:
     def _folder(self, folder: Path, ignored: Ignored | None = None) -> None:
         try:
             for path, size in self.tree.files(folder, ignored):
+                if self._is_remote(path):
+                    continue
                 inner = path.relative_to(folder).parts
                 shown = self._name(folder / inner[0])
                 self.sizes[path], self.entries[path] = size, shown if len(inner) == 1 else f"{shown}/"

@@ -38,14 +38,22 @@ class ImplicitContext:
     warnings: tuple[str, ...] = ()
 
 
-def collect_context(folder: Path, known: Sequence[str], budget: ArchiveBudget) -> ImplicitContext:
+def collect_context(
+    folder: Path, known: Sequence[str], budget: ArchiveBudget, mapped: Sequence[str] = ()
+) -> ImplicitContext:
     """Return the sources of editable packages, and the git diff of `folder` against its commit.
 
     Files that seem to contain a secret, or one of the `known` secrets, are left out, as the user did not name them.
-    Files beyond the capacity `budget`, and ignored files in the diff, are left out as well.
+    Files beyond the capacity `budget`, and in the diff ignored files and those at the paths `mapped` of `folder`, in
+    whose place the job has remote data, are left out as well.
     """
     files, warnings = {}, []
-    for name, data in beside(folder, Ignored(git.root(folder) or folder).file).items():
+    ignored, remote = Ignored(git.root(folder) or folder), [folder / each for each in mapped]
+
+    def left_out(path: Path) -> bool:
+        return ignored.file(path) or any(path.is_relative_to(each) for each in remote)
+
+    for name, data in beside(folder, left_out).items():
         found = next(_secrets(name, data, known), None)
         if found is not None:
             line, kind = found

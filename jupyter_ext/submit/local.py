@@ -43,6 +43,7 @@ def train_locally(checked: PreparedSubmission, asked: ParsedLine) -> Any:
         "--pool": config.pool is not None,
         "--group": config.group is not None,
         "--preemptible": config.preemptible,
+        **{f"--data {each.name}": bool(each.mapped) for each in checked.declared.data},  # its folder is the user's own
     }
     if flag := next((flag for flag, is_given in given.items() if is_given), None):
         raise InvalidRequest(f"--local trains once, in this process: leave {flag} out, or leave --local out")

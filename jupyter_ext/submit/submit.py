@@ -217,8 +217,8 @@ def check(
     search needs longer trials), or InvalidDefinition if only the definition is invalid or does not go with the options;
     all messages name cells and lines.
     """
-    travelling = _travelling(capture, asked, file)
     declared, unreadable = _declared(asked)
+    travelling = _travelling(capture, asked, file, declared.mapped)
     files = {**capture.files, **travelling.files}
     problems = [
         *(Problem("option", "", None, each) for each in wrong),
@@ -249,11 +249,12 @@ def check(
     check_options(definition, config)
     check_length(config)
     compares = session is not None and asked.state_check
-    state = _state(capture, session) if session is not None and compares else {}
+    # Values that the notebook made of a local sample are others where remote data is in its place.
+    state = _state(capture, session) if session is not None and compares and not declared.mapped else {}
     process = notebook_process(capture, files) if compares else None
     sent = {**files, **declared.files}
     budget = ArchiveBudget(MAX_MEMBERS - _OURS - len(sent), MAX_BYTES - sum(map(len, sent.values())))
-    around = collect_context(Path.cwd(), known_secrets(), budget)
+    around = collect_context(Path.cwd(), known_secrets(), budget, declared.mapped)
     passing = _passing(capture, travelling, session)
     return PreparedSubmission(
         capture=capture,
@@ -333,7 +334,7 @@ def _choices(space: Space) -> dict[str, Value]:
     return {each.label: str(each.domain) for each in space.parameters if isinstance(each.domain, Choices)}
 
 
-def _travelling(capture: Capture, asked: SubmitOptions, file: Path | None) -> ProjectFiles:
+def _travelling(capture: Capture, asked: SubmitOptions, file: Path | None, mapped: Sequence[str]) -> ProjectFiles:
     cwd = Path.cwd()
     search = [file.absolute().parent, cwd] if file else []
     place = place_of(search[0], cwd) if file else place_of(cwd)
@@ -347,6 +348,7 @@ def _travelling(capture: Capture, asked: SubmitOptions, file: Path | None) -> Pr
         limit=asked.limit,
         modules=capture.modules,
         elsewhere=bool(capture.interpreter),
+        mapped=mapped,
     )
 
 

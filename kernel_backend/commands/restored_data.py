@@ -62,7 +62,7 @@ def restore_data(a: Submitted, b: Submitted, params: Mapping[str, Value], moved:
         known = [before, a.experiment.config.data_at.get(data.name), now.path]
         found = _found(data, a.files[data.listed], [place] if place else list(dict.fromkeys(filter(None, known))))
         other = led(now, found.at, b.experiment.cwd, seen, before)
-        if other == seen and found.at != now.path and _within(b, now.path):
+        if other == seen and not now.mapped and found.at != now.path and _within(b, now.path):
             other = None  # no hyperparameter holds the path, and code does not read a link in place of a relative path
         if other is None and place and is_url(place):
             raise InvalidRequest(f"--data {data.name}={place}: no hyperparameter names this data, and a path is no URL")
@@ -99,7 +99,7 @@ def _moves(declared: Sequence[Data], words: Sequence[str]) -> dict[str, str]:
 
 
 def _names(data: Data) -> list[str]:
-    return [name for name in (data.into, data.name, data.path) if name]
+    return [name for name in (data.into, data.into.removeprefix("./"), data.name, data.path) if name]
 
 
 def _found(then: Data, listed: bytes, places: Sequence[str]) -> _RestoredPlace:

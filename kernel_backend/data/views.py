@@ -38,7 +38,7 @@ def view(then: Data, listed: bytes, present: Fingerprint, root: Path, folders: P
     folder = _free(folders, then.digest, wanted.keys())
     if not missing:
         for name, known in wanted.items():
-            _link(folder / name, there[known[0], known[1]].absolute())
+            link(folder / name, there[known[0], known[1]].absolute())
     own = PurePath(then.path).name  # a single file was declared
     return View(folder / own if list(wanted) == [own] else folder, missing)
 
@@ -66,9 +66,10 @@ def led(data: Data, place: str, cwd: str, params: Mapping[str, Value], before: s
 
     Values that are the data's declared path, or the path `before` from which the previous run read it, become `place`:
     `{"root": "/data/a"}` becomes `{"root": "/views/1"}`. A relative path stays, as an overlay of `cwd` redirects it by
-    links. Returns None if no hyperparameter has the path, so that it must be in the code, which is not changed.
+    links, and so does the path at which a training finds remote data. Returns None if no hyperparameter has the path,
+    so that it must be in the code, which is not changed.
     """
-    relative = can_be_led(data.name, place, cwd)
+    relative = bool(data.mapped) or can_be_led(data.name, place, cwd)
     paths = [data.path, before, *([] if relative else [data.name])]
     found = {name: _moved(value, paths, place) for name, value in params.items()}
     return None if found == dict(params) and not relative and place != before else found
@@ -86,7 +87,7 @@ def _moved(value: Value, paths: Sequence[str], place: str) -> Value:
     return value
 
 
-def _link(place: Path, target: Path) -> None:
+def link(place: Path, target: Path) -> None:
     """Make `place` a symbolic link to `target`, atomically, since a training may be reading an existing link."""
     if place.is_symlink() and place.readlink() == target:
         return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from pathlib import PurePath
 from typing import NamedTuple
 
 from kernel_backend.definition.contract import Definition
@@ -82,13 +83,18 @@ def bind_inputs(
 ) -> tuple[dict[str, Value], list[str]]:
     """Give each input, as in `--data train=s3://bucket/train`, to the argument or constant of its name.
 
-    Returns the values with those of the inputs, which are URLs, and a problem for each input that nothing in `code`
-    takes.
+    An input at a path, as `./images`, is read by that path. Returns the values with those of the inputs, which are
+    URLs, and a problem for each input that nothing in `code` takes.
     """
     values, problems = dict(given), list[str]()
-    reads = any(b"DAYLIGHT_DATA" in text for text in code)
+    texts = [*code, *(str(value).encode() for value in given.values())]
+    reads = any(b"DAYLIGHT_DATA" in text for text in texts)
     for name, url in inputs.items():
-        if name in given:
+        if name.startswith("./"):
+            path = PurePath(name)
+            if not reads and not any(part.encode() in text for part in path.parts for text in texts):
+                problems.append(f"--data {name}={url}: nothing in the code reads {path}: write the path that it names")
+        elif name in given:
             problems.append(f"{name} is both given, {given[name]!r}, and an input, {url}: leave one of them out")
         elif name in definition.hyperparameters:
             values[name] = url

@@ -105,9 +105,11 @@ class NodeCache:
         place = self.root / _SETS / digest
         place.mkdir(exist_ok=True)
         for name, target in views.items():
-            making = place / f".{name}.{secrets.token_hex(8)}"
+            link = place / name
+            link.parent.mkdir(parents=True, exist_ok=True)  # a name may be a path, as ./data/images
+            making = link.with_name(f".{link.name}.{secrets.token_hex(8)}")
             making.symlink_to(target)
-            making.replace(place / name)
+            making.replace(link)
         return place
 
     def make_room(self, needed: int) -> int:
@@ -177,7 +179,7 @@ class NodeCache:
         for each in self.root.glob(f"{_REMOVED}*"):  # by a process that was killed
             _remove(each)
         for each in (self.root / _SETS).iterdir():
-            if not all(link.exists() for link in each.iterdir()):
+            if not all(link.exists() for link in each.rglob("*")):
                 _remove(each)
 
     def _objects(self) -> Iterator[tuple[Path, os.stat_result]]:

@@ -117,12 +117,17 @@ class Data(Record):
     """State at submission of data that was declared with `--data`: a folder, a file or a prefix of an object store."""
 
     name: str  # as the user wrote it
-    into: str = ""  # the input's name, by which the training finds it as a local folder; "": it is only recorded
+    into: str = ""  # name, or path as ./images, by which the training finds a local folder; "": it is only recorded
     path: str  # absolute, or a URL
     files: int
     bytes: int
     digest: str  # of the sorted list of file names, sizes and digests
     listed: str  # archive member with that list, one tab-separated line per file: name, size, digest
+
+    @property
+    def mapped(self) -> str:
+        """Return the path in the working folder at which a training finds the data, as `./images`; "" for none."""
+        return self.into if self.into.startswith("./") else ""
 
 
 class Snapshot(Record):

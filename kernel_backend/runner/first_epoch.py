@@ -189,8 +189,12 @@ def watch_files(job: LaunchSpec) -> None:
     ours = tuple(os.path.realpath(each) for each in (job.code, job.home, job.checkpoints))
     attempt = str(Path(job.code).parent)
     inputs = str(cache_root(os.environ))  # declared with their versions
-    ours = (*ours, job.code, job.home, job.checkpoints, attempt, inputs, *installed_in(sys.path))
-    opened_files.watch(partial(_is_data, overlay=_overlay(job), ours=ours))
+    overlay = _overlay(job)
+    mapped = [
+        os.path.join(real_name(os.path.realpath(job.cwd), overlay), each[2:]) for each in job.inputs if "/" in each
+    ]
+    ours = (*ours, job.code, job.home, job.checkpoints, attempt, inputs, *mapped, *installed_in(sys.path))
+    opened_files.watch(partial(_is_data, overlay=overlay, ours=ours))
 
 
 def _is_data(path: str, overlay: str, ours: tuple[str, ...]) -> bool:  # must be picklable for spawned loader workers

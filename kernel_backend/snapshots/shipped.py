@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import filecmp
 import os
+import secrets
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
@@ -19,6 +20,7 @@ from kernel_backend.model.snapshot import DESCRIPTION, EDITABLE, PROJECT, Projec
 from kernel_backend.model.values import listed
 from kernel_backend.overlay import ENTRIES, can_be_led, overlay, overlay_of
 
+INPUTS = "/var/tmp/daylight-input-"  # with a token: link on a node's own disk to remote data that was fetched to it
 _NAMED = 3  # files that a sentence names
 _NOT_READ = (".py", ".ipynb")  # modules are imported from the snapshot; notebooks change with every save
 
@@ -46,15 +48,19 @@ def working_folder(job: LaunchSpec, stand_in: Path) -> Working:
     A rerun reads included files as they were submitted, and declared data from `Config.data_at`. If these differ from
     the files in the submission's folder, the rerun uses an overlay of that folder, created below `stand_in` by the
     first attempt and reused by later ones. An overlay is also used if the folder has none of the included files, since
-    the notebook may be on another machine. Modules are not compared: they are imported from `job.code` anyway.
+    the notebook may be on another machine, and for remote data at a path of the folder. Modules are not compared: they
+    are imported from `job.code` anyway.
     """
     cwd, code = Path(job.cwd), Path(job.code)
     if stand_in.is_dir():
         return Working(str(overlay_of(cwd, stand_in)))
-    project = versions.read(Snapshot, (code / DESCRIPTION).read_bytes()).project
+    snapshot = versions.read(Snapshot, (code / DESCRIPTION).read_bytes())
+    project = snapshot.project
     top = code / PROJECT / (project.cwd if project else ".")
     data_at = {name: Path(at) for name, at in job.config.data_at.items() if can_be_led(name, at, job.cwd)}
-    if not cwd.is_dir() and not data_at:
+    mapped = {each.mapped: job.config.data_at.get(each.name, each.path) for each in snapshot.data if each.mapped}
+    data_at |= {name: Path(at) for name, at in mapped.items() if "://" not in at}
+    if not cwd.is_dir() and not data_at and not mapped:
         return Working(str(top if top.is_dir() else code))
     others = {}
     if project and (not cwd.is_dir() or cwd.resolve() == Path(project.root, project.cwd).resolve()):
@@ -63,18 +69,27 @@ def working_folder(job: LaunchSpec, stand_in: Path) -> Working:
     first = job.attempt == 1  # later attempts may see files that the training itself has changed
     elsewhere = bool(others) and _gone(cwd, others) and (first or job.staged)  # another folder of the same path
     if elsewhere or (job.rerun and (data_at or (first and others))):
-        return _overlay(cwd, data_at, others, stand_in)
-    return Working(job.cwd, f"{_changed(cwd, others)}: it is read as it is now" if first and others else None)
+        return _overlay(cwd, data_at, mapped, others, stand_in)
+    note = f"{_changed(cwd, others)}: it is read as it is now" if first and others else None
+    if mapped:
+        there = _overlay(cwd, data_at, mapped, {}, stand_in)
+        return there._replace(note=f"{note}. {there.note}" if note else there.note)
+    return Working(job.cwd, note)
 
 
-def _overlay(cwd: Path, data_at: Mapping[str, Path], others: Mapping[str, Path], stand_in: Path) -> Working:
+def _overlay(
+    cwd: Path, data_at: Mapping[str, Path], mapped: Mapping[str, str], others: Mapping[str, Path], stand_in: Path
+) -> Working:
     making = stand_in.with_name(f"{stand_in.name}.making")
     shutil.rmtree(making, ignore_errors=True)  # left by a service that was killed while creating it
-    linked = overlay(cwd, data_at, others, making).linked
+    # Nodes may share the overlay, and each has a copy of remote data in a place of its own: the link leads to a link
+    # there, which a rank makes. Nobody else can have made it before, as its name is random.
+    remote = {name: Path(f"{INPUTS}{secrets.token_hex(8)}") for name, at in mapped.items() if "://" in at}
+    linked = overlay(cwd, {**data_at, **remote}, others, making).linked
     making.replace(stand_in)
     there = overlay_of(cwd, stand_in)
     why = [f"{_changed(cwd, others)} and is read as it was"] if others else []
-    why += [f"{name} is read at {place}" for name, place in data_at.items()]
+    why += [f"{name} is read at {place}" for name, place in {**data_at, **mapped}.items()]
     large = f" Folders beyond {ENTRIES:,} files are links, which os.walk and rglob do not enter." if linked else ""
     return Working(
         str(there),

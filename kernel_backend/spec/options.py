@@ -313,8 +313,8 @@ OPTIONS: tuple[Option, ...] = (
         "--data",
         "data",
         "PATH",
-        "folder, file or s3://... whose files are listed and compared; train=s3://... is read as a local folder; may "
-        "be repeated",
+        "folder, file or s3://... whose files are listed and compared; train=s3://... or ./images=s3://... is "
+        "read as a local folder; may be repeated",
     ),
     _setting(
         "--fetch",

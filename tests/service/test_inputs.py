@@ -14,6 +14,7 @@ import pytest
 
 from kernel_backend.model.cluster.input_cache import ROOT
 from kernel_backend.runner.data.permutation import Permutation
+from kernel_backend.snapshots.archive import contents
 from tests.support.bad_network import BadNetwork, distant_store
 from tests.support.remote_samples import FUNCTIONS, SAMPLES, put_samples
 from tests.support.submitted import daylight, submit_program
@@ -183,6 +184,48 @@ def test_a_prediction_reads_rows_of_a_store(world: World, bucket: str, local: Pa
     assert f"train_data of the training reads train={bucket}/train: name the data itself" in refused.stderr
 
 
+def test_code_that_reads_a_path_of_its_folder_finds_the_data_there(
+    world: World, bucket: str, local: Path, tmp_path: Path
+) -> None:
+    hold = tmp_path / "hold"
+    hold.touch()
+    source = PROGRAM.replace("HOLD", str(hold))
+    project = tmp_path / "project"
+    sample = project / "data" / "train" / "sample.npy"  # of another shape, so that a training that reads it fails
+    sample.parent.mkdir(parents=True)
+    np.save(sample, np.zeros(3, "float32"))
+    (project / "data" / "names.txt").write_text("a\n")
+    line = [f"--data=data/train={bucket}/train", "--include=data", "--checkpoint-every=1steps", "--slots=2"]
+    number = submit_program(world, project, source, *line, "--", "python", "train.py")
+    world.reached(number, 1)
+    world.checkpointed(number)
+    world.ranks()[0].kill()
+    hold.unlink()
+    ended = world.ended(number)
+    assert (ended.state, ended.trials[0].attempt) == ("completed", 2)
+    assert [each for each in ended.warnings if "sample.npy" in each] == []
+    files = contents(world.serve().archive(number))
+    assert [each for each in files if each.startswith("project/data/")] == ["project/data/names.txt"]
+    assert ended.experiment.params.get("train", "data/train") == "data/train"
+    assert f"data/train={bucket}/train {SAMPLES} files" in daylight(world, "show", str(number)).stdout
+
+    again = submit_program(
+        world, tmp_path / "again", source.replace("data/train", str(local)), "--slots=2", "--", "python", "train.py"
+    )
+    moved = daylight(world, "rerun", str(number), "--data", f"data/train={local}", "--json")
+    assert moved.returncode == 0, moved.stderr
+    rerun = json.loads(moved.stdout)["experiment"]["number"]
+    logs = []
+    for each in (number, again, rerun):
+        assert world.ended(each).state == "completed"
+        log = daylight(world, "logs", str(each)).stdout.splitlines()
+        logs.append([line for line in log if line[:1].isdigit()])
+    assert logs[0] == logs[1] == logs[2] != []
+    differs = json.loads(daylight(world, "diff", str(number), str(rerun), "--json").stdout)
+    assert [each["name"] for each in differs["differences"] if each["kind"] == "data"] == []
+    assert np.load(sample).shape == (3,)
+
+
 def test_a_killed_program_goes_on_with_the_versions_of_its_submission(
     world: World, bucket: str, local: Path, tmp_path: Path
 ) -> None:
@@ -229,12 +272,16 @@ def test_a_command_and_its_processes_find_it_in_the_environment(
     ]
     fsspec.filesystem("s3").pipe(f"{bucket}/one.txt", b"only\n")
     said = [f"--data=train={bucket}/train", f"--data=one={bucket}/one.txt"]
+    command[-1] += "; cat ./parts/one.txt; wc -l < $DAYLIGHT_DATA/parts/one.txt; ls files/0"
+    fsspec.filesystem("s3").pipe(f"{bucket}/a/two.txt", b"a\nb\n")
+    said += [f"--data=./parts/one.txt={bucket}/a/two.txt", f"--data=./files={bucket}/train/"]
     number = submit_program(world, tmp_path / "project", "", *said, "--form", "command", "--", *command)
     assert world.ended(number).state == "completed"
     log = daylight(world, "logs", str(number)).stdout
     assert str(SAMPLES) in log.split()
     assert log.split().count("only") == 2  # by its name in the folder, and by the placeholder
     assert "refused" in log.split() or os.getuid() == 0
+    assert log.split()[-SAMPLES // 4 * 2 - 3 :][:3] == ["a", "b", "2"]  # at their paths, in the folder and in its links
 
 
 def test_a_long_fetch_says_how_far_it_is_and_gives_its_slots_up_at_once(
@@ -275,6 +322,9 @@ def test_an_input_that_nothing_takes_or_that_is_not_there_is_refused_before_anyt
         (f"trains={bucket}/train", "nothing takes trains (did you mean train?)"),
         (f"train={bucket}/nothing", "there is no object below it"),
         (f"1train={bucket}/train", "1train is no name: write a word"),
+        (f"/data/images={bucket}/train", f"write one, as ./images={bucket}/train, and have the code read images"),
+        (f"../train={bucket}/train", "../train is no path inside the working folder"),
+        (f"./tain={bucket}/train", "nothing in the code reads tain"),
     ]:
         refused = daylight(world, "submit", "train.py", "--data", given, cwd=tmp_path)
         assert refused.returncode != 0

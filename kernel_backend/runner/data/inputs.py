@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from kernel_backend.data.declared import is_url
+from kernel_backend.data.views import link
 from kernel_backend.durable import replacing
 from kernel_backend.errors import InvalidDefinition
 from kernel_backend.inputs.fetch import FetchRequest, Input, view_of
@@ -62,6 +63,8 @@ def with_inputs(
     if remote:
         found = _brought(tuple(remote), instructions, spool, progress, patience)
         places |= found["places"]
+        for name in (each.name for each in remote if each.name.startswith("./")):
+            link(Path(job.cwd, name).readlink(), Path(places[name]))  # of this node; see working_folder()
         os.environ[VARIABLE] = found["folder"]
         progress.tick("starting", 0)
     return job.model_copy(update={"inputs": places})

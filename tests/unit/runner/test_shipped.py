@@ -193,6 +193,34 @@ def test_data_that_is_elsewhere_is_found_by_its_relative_path_even_where_the_fol
         shutil.rmtree(live, ignore_errors=True)
 
 
+def test_remote_data_at_a_path_is_a_link_to_a_place_of_each_node_that_nobody_can_guess(tmp_path: Path):
+    code, live = unpacked(tmp_path, "", {"project/books/words.txt": "then"})
+    description = json.loads((code / DESCRIPTION).read_text())
+    url = "s3://bucket/images"
+    facts = {"files": 1, "bytes": 1, "digest": "", "listed": ""}
+    description["data"] = [{"name": f"./a/images={url}", "into": "./a/images", "path": url, **facts}]
+    (code / DESCRIPTION).write_text(json.dumps(description))
+    (live / "books" / "words.txt").write_text("now")
+    (live / "books" / "a" / "images").mkdir(parents=True)
+    (live / "books" / "a" / "images" / "sample.png").write_text("")
+    (live / "books" / "a" / "b").write_text("b")
+    places = set()
+    for stand_in in (tmp_path / "first", tmp_path / "second"):
+        here = (live / "books").exists()
+        working = working_folder(job(code, live / "books", rerun=False), stand_in)
+        assert working_folder(job(code, live / "books", rerun=False, attempt=2), stand_in).cwd == working.cwd
+        assert working.note is not None
+        assert ("words.txt has changed since it was submitted: it is read as it is now." in working.note) is here
+        assert f"./a/images is read at {url}: it runs in {working.cwd}, an overlay of " in working.note
+        assert Path(working.cwd, "words.txt").read_text() == ("now" if here else "then")
+        assert sorted(each.name for each in Path(working.cwd, "a").iterdir()) == (
+            ["b", "images"] if here else ["images"]
+        )
+        places.add(Path(working.cwd, "a/images").readlink())
+        shutil.rmtree(live, ignore_errors=True)
+    assert len({each for each in places if str(each).startswith("/var/tmp/daylight-input-")}) == 2
+
+
 def test_sources_of_an_editable_distribution_serve_where_it_is_not_installed(tmp_path: Path):
     files = {"editable/mine/mine_of_then.py": "x = 1", "editable/mine/json/__init__.py": "raise ImportError"}
     code, live = unpacked(tmp_path, "import mine_of_then, json\n", files)

@@ -370,3 +370,10 @@ def test_pipes_are_passed_over_and_a_folder_that_may_not_be_listed_is_told(root:
 
     monkeypatch.setattr(os, "scandir", scandir)
     assert said("import nets") == "src/nets/closed cannot be read: Permission denied"
+
+
+def test_of_files_in_whose_place_a_job_has_remote_data_only_modules_travel(root: Path):
+    write(root / "notebooks", {"data/a.csv": "1", "data/__init__.py": "", "data/readers.py": "", "other/a.csv": "1"})
+    found = collect("import data.readers", place_of(Path.cwd()), include=["data", "other"], mapped=["./data"])
+    names = {each.removeprefix("project/notebooks/") for each in found.files}
+    assert names == {"data/__init__.py", "data/readers.py", "other/a.csv"}
