@@ -84,7 +84,7 @@ PARTS: dict[str, set[str]] = {
     "daylight": MODEL | {"jupyter_ext", "client", "snapshots", "artifacts", "checkpoints", "scheduler"},
     "cli": MODEL
     | {"text", "client", "commands", "home", "discovery", "environments", "app", "reconnect", "backup"}
-    | {"cluster_setup"},
+    | {"cluster_setup", "data", "inputs"},
 }
 # Reached for only when a certain function is called, so that importing the part stays light.
 LATER = {

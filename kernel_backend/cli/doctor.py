@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -17,11 +18,16 @@ from kernel_backend import __version__, discovery
 from kernel_backend.client import Client
 from kernel_backend.commands.answer import FAILED, OK, Answer, Table
 from kernel_backend.commands.verb import JSON, Call, Verb, argument
+from kernel_backend.data.declared import is_url, named
 from kernel_backend.environments import uv
-from kernel_backend.errors import DaylightError, HomeUnusable
+from kernel_backend.errors import DaylightError, HomeUnusable, InvalidRequest
 from kernel_backend.home import DATABASE, database_server, home
+from kernel_backend.inputs.node_cache import CacheUse, NodeCache, cache_limit, cache_root
+from kernel_backend.inputs.reach import reach
 from kernel_backend.model.search.methods import SearchMethods
+from kernel_backend.model.sizes import size
 from kernel_backend.reconnect import remedy
+from kernel_backend.text import counted
 
 # The last two numbers: imported modules besides torch, and those of them that each process must compile again.
 _TORCH = """
@@ -54,8 +60,13 @@ class Finding:
 
 
 def _doctor(call: Call) -> Answer:
-    pool = call.arguments.pool
-    found = list(findings()) if pool is None else _pool(call.client, pool)
+    pool, data = call.arguments.pool, call.arguments.data
+    if pool is not None and data is not None:
+        raise InvalidRequest("--data is read from this machine: write it without --pool, on a node of the pool")
+    if data is not None:
+        found = [_data(data), _cache()]
+    else:
+        found = list(findings()) if pool is None else _pool(call.client, pool)
     rows = [["ok" if each.ok else "!!", each.name, each.says, each.todo] for each in found]
     code = OK if all(finding.ok for finding in found) else FAILED
     body = {"findings": [asdict(finding) for finding in found]}
@@ -68,6 +79,36 @@ def _pool(client: Client, name: str) -> list[Finding]:
     return [Finding(each.name, each.ok, each.says, each.todo) for each in found]
 
 
+def _data(text: str) -> Finding:
+    """List and read data of a store, named as for `submit --data`."""
+    try:
+        url = named(text)[1]
+        if not is_url(url):
+            raise InvalidRequest(f"{url} is no URL: write it as for a submission, such as s3://bucket/train")
+        found = reach(url)
+    except InvalidRequest as error:
+        says, _, todo = error.message.rpartition(": ")
+        return Finding("data", False, says, todo)
+    todo = "" if found.versions else "fetch it in prepare(): its store tells no versions, which inputs need"
+    return Finding("data", found.versions, found.text(url), todo)
+
+
+def _cache() -> Finding:
+    """Look at the cache of remote data on this machine."""
+    root = cache_root(os.environ)
+    try:
+        limit = cache_limit(os.environ)
+        use = NodeCache(root).use() if root.exists() else CacheUse(0, 0, 0)
+        disk = shutil.disk_usage(next(each for each in (root, *root.parents) if each.exists()))
+    except InvalidRequest as error:
+        says, _, todo = error.message.rpartition(": ")
+        return Finding("cache", False, says, todo)
+    most = f"of {size(limit)}" if limit is not None else "without a limit of its own"
+    says = f"{root}: {counted(use.objects, 'object')}, {size(use.bytes)} {most}; its disk has {size(disk.free)} free"
+    idle = f"daylight gc --cache removes {size(use.idle)} that no training uses" if use.idle else ""
+    return Finding("cache", True, says, idle)
+
+
 def findings() -> Iterator[Finding]:
     """Yield the result of each check of the installation, in order; the checks start nothing and change nothing."""
     yield Finding("daylight", True, __version__)
@@ -78,6 +119,7 @@ def findings() -> Iterator[Finding]:
     yield _server()
     yield _uv()
     yield _home()
+    yield _cache()
     yield from _service()
 
 
@@ -231,9 +273,14 @@ DOCTOR = Verb(
             metavar="NAME",
             help="check this pool instead, by a probe on two of its nodes; takes up to two minutes (admins)",
         ),
+        argument(
+            "--data",
+            metavar="URL",
+            help="check instead whether this machine reaches data of a store, such as s3://bucket/train, and how fast",
+        ),
         JSON,
     ),
-    ("doctor", "doctor --pool gpu", "doctor --json"),
+    ("doctor", "doctor --pool gpu", "doctor --data s3://bucket/train", "doctor --json"),
     host="terminal",
     client=("check_pool",),
 )

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import partial
 from hashlib import blake2b
 from pathlib import PurePosixPath
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from kernel_backend.data.objects import version_of
 from kernel_backend.errors import InvalidRequest
@@ -16,6 +16,22 @@ from kernel_backend.retry import RetryPolicy, exponential
 
 PIECE = 2**20  # bytes
 RETRY = RetryPolicy(exponential(0.5, 30.0), limit=600.0)
+_T = TypeVar("_T")
+
+
+class Reader(NamedTuple):
+    """Who reads a store, in sentences for the user, and how they get credentials."""
+
+    name: str
+    way_out: str
+
+
+TRAINING = Reader(
+    "the training",
+    "set them where it runs, such as AWS_ACCESS_KEY_ID in the service's or the pool's environment, or give its pods an "
+    "identity of the cloud",
+)
+MACHINE = Reader("this machine", "set them here, such as AWS_ACCESS_KEY_ID, or a profile in ~/.aws/credentials")
 
 
 class Wanted(NamedTuple):
@@ -33,9 +49,9 @@ class Changed(InvalidRequest):
 class RemoteStore:
     """Store of a URL's objects, read with the credentials of this process; thread-safe."""
 
-    def __init__(self, url: str, retry: RetryPolicy = RETRY) -> None:
+    def __init__(self, url: str, retry: RetryPolicy = RETRY, *, reader: Reader = TRAINING) -> None:
         """Connect to the store of a URL; raise InvalidRequest if that needs a package that is missing."""
-        self._url, self._retry = url, retry
+        self._url, self._retry, self._reader = url, retry, reader
         try:
             import fsspec
 
@@ -45,7 +61,7 @@ class RemoteStore:
             self._fs, root = fsspec.core.url_to_fs(url, **settings)
         except ImportError as error:
             raise InvalidRequest(
-                f"{url} needs a package that this training's environment lacks: {error}: pip install "
+                f"{url} needs a package that the Python of {reader.name} lacks: {error}: pip install "
                 "'daylight[remote]', and s3fs (s3://), gcsfs (gs://), adlfs (abfs://) or huggingface_hub (hf://)"
             ) from None
         self.root = root.rstrip("/")
@@ -76,6 +92,35 @@ class RemoteStore:
     def is_object(self, name: str) -> bool:
         """Return whether the store's URL is that of one object of this name, rather than of a folder."""
         return PurePosixPath(self.root).name == name and bool(self._fs.isfile(self.root))
+
+    def listed(self, most: int) -> list[Wanted]:
+        """Return the objects below the URL, at least so many if there are; raise InvalidRequest if there are none."""
+        found = self._tried(Wanted(self.root, 0, ""), partial(self._listed, most))
+        return [Wanted(str(each["name"]), int(each.get("size") or 0), version_of(each)) for each in found]
+
+    def _listed(self, most: int) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = []
+        try:
+            if hasattr(self._fs, "call_s3"):  # a folder of one store may have millions
+                from fsspec.asyn import sync
+
+                found = sync(self._fs.loop, self._fs._lsdir, self.root, max_items=most, delimiter="")
+            else:
+                for _, _, files in self._fs.walk(self.root, detail=True):
+                    found += files.values()
+                    if len(found) >= most:
+                        break
+            found = found or [self._fs.info(self.root)] if found or self._fs.isfile(self.root) else []
+        except FileNotFoundError:
+            raise InvalidRequest(f"{self._url}: there is no such bucket or container: look at its name") from None
+        if not found:
+            raise InvalidRequest(f"{self._url}: there is no object below it: look at its name")
+        return found
+
+    def beginning(self, wanted: Wanted, most: int) -> bytes:
+        """Return the first bytes of an object, at most so many; raise InvalidRequest if it cannot be read."""
+        end = min(most, wanted.size)
+        return self._tried(wanted, lambda: bytes(self._fs.cat_file(wanted.path, start=0, end=end))) if end else b""
 
     def check(self, wanted: Wanted) -> None:
         """Check that this process may read an object, and that it has the wanted version.
@@ -132,44 +177,43 @@ class RemoteStore:
                 f"{version}"
             )
 
-    def _tried(self, wanted: Wanted, act: Callable[[], None]) -> None:
+    def _tried(self, wanted: Wanted, act: Callable[[], _T]) -> _T:
         """Do something, again after errors that may pass; raise InvalidRequest for others, with the reason."""
 
-        def once() -> None:
+        def once() -> _T:
             try:
-                act()
+                return act()
             except FileNotFoundError:
                 raise Changed(f"{self.address(wanted.path)} is gone since this was submitted") from None
             except InvalidRequest:
                 raise
             except Exception as error:  # stores have error classes of their own
-                if reason := _settled(error):
+                if reason := _settled(error, self._reader):
                     raise InvalidRequest(f"{self.address(wanted.path)} cannot be read: {reason}") from error
-                if isinstance(error, OSError) and error.errno == errno.EINVAL:
+                if isinstance(error, OSError) and error.errno == errno.EINVAL and wanted.version:
                     self._same(wanted)  # S3 refuses what is asked of another version
                 raise
 
         try:
-            self._retry.call(once, unless=InvalidRequest)
+            return self._retry.call(once, unless=InvalidRequest)
         except InvalidRequest:
             raise
         except Exception as error:
             said = error or type(error).__name__
-            raise InvalidRequest(f"{self.address(wanted.path)} cannot be read: {said}") from error
+            raise InvalidRequest(
+                f"{self.address(wanted.path)} cannot be read: {said}: look at its address, and at the network"
+            ) from error
 
 
-def _settled(error: Exception) -> str:
+def _settled(error: Exception, reader: Reader) -> str:
     """Return why a retry is useless, in words for the user; "" if it may help."""
     name, said = type(error).__name__, str(error) or type(error).__name__
     if name in ("NoCredentialsError", "PartialCredentialsError"):
-        return (
-            f"{said}: the training has no credentials for this store: set them where it runs, such as "
-            "AWS_ACCESS_KEY_ID in the service's or the pool's environment, or give its pods an identity of the cloud"
-        )
+        return f"{said}: {reader.name} has no credentials for this store: {reader.way_out}"
     if isinstance(error, PermissionError):
         if "request time" in said.lower():
-            return f"{said}: the clock of this node is wrong"
-        return f"{said}: the credentials of the training may not read it, or have expired"
+            return f"{said}: the clock of this node is wrong: set it"
+        return f"{said}: the credentials of {reader.name} may not read it, or have expired: renew them"
     return ""
 
 

@@ -7,11 +7,13 @@ import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from unittest import mock
 
 import fsspec
 import numpy as np
 import pytest
 
+from kernel_backend.cli import main
 from kernel_backend.model.cluster.input_cache import ROOT
 from kernel_backend.runner.data.permutation import Permutation
 from kernel_backend.snapshots.archive import contents
@@ -304,6 +306,45 @@ def test_a_long_fetch_says_how_far_it_is_and_gives_its_slots_up_at_once(
         way.bandwidth = usual
     assert daylight(world, "resume", str(number)).returncode == 0
     assert world.ended(number).state == "completed"
+
+
+def test_the_doctor_tells_whether_this_machine_reaches_data_and_how_fast(
+    world: World, network: tuple[str, BadNetwork], local: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url, way = network
+
+    def found(data: str, env: dict[str, str] | None = None) -> tuple[int, str, str]:
+        with mock.patch.dict(os.environ, {**world.environment, **(env or {})}):
+            code = main(["doctor", "--data", data, "--json"])
+        of_data, cache = json.loads(capsys.readouterr().out)["findings"]
+        assert cache["says"].startswith(f"{os.environ[ROOT]}: ")
+        return code, of_data["says"], of_data["todo"]
+
+    fsspec.filesystem("s3").pipe(f"{url}/long/a.bin", os.urandom(20_000_000))
+    code, says, todo = found(f"train={url}/long")
+    assert (code, todo) == (0, "")
+    pattern = rf"{url}/long: 1 object, 20\.0 MB; the first 16\.0 MB arrive at [\d.]+ .?B/s \(latency \d+ ms\)"
+    assert re.fullmatch(pattern, says)
+    code, says, _ = found(f"{url}/train")
+    assert says.startswith(f"{url}/train: {SAMPLES} objects, 4.6 kB; they arrive at ")
+    assert found(f"{url}/train/0/sample 00.npy")[0] == 0
+    without = {"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": "", "AWS_EC2_METADATA_DISABLED": "true"}
+    for data, env, says, todo in [
+        (f"{url}/nothing", {}, "there is no object below it", "look at its name"),
+        ("s3://nothing-of-this-name/train", {}, "there is no such bucket or container", "look at its name"),
+        (f"{url}/train", {**without, "HOME": str(tmp_path)}, "this machine has no credentials", "set them here, such"),
+        ("gs://bucket/train", {}, "needs a package that the Python of this machine lacks", "pip install"),
+        ("/data/train", {}, "/data/train is no URL", "write it as for a submission"),
+    ]:
+        code, *said = found(data, env)
+        assert (code, says in said[0], said[1].startswith(todo)) == (1, True, True), said
+    way.refusals, way.refusal = 10_000, (403, "AccessDenied")
+    try:
+        refused = found(f"{url}/train")
+        assert refused[1].endswith("the credentials of this machine may not read it, or have expired")
+        assert (refused[0], refused[2]) == (1, "renew them")
+    finally:
+        way.refusals = 0
 
 
 def test_what_this_machine_has_is_shown_and_removed(world: World, bucket: str, local: Path, tmp_path: Path) -> None:
