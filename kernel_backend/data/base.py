@@ -66,7 +66,7 @@ def changed_text(path: str, before: bytes, now: bytes) -> str:
 
     `before` and `now` are two stored lists of files. Example: `/data/leslie: 112 files were added (img_0931.png, ...)`.
     """
-    said = changes_text(changes(read_list(before), read_list(now)))
+    said = changes_text(changes(read_list(before), read_list(now)), "object" if "://" in path else "file")
     return f"{path}: {said}" if said else ""
 
 

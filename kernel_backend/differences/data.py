@@ -7,7 +7,15 @@ from pathlib import PurePath, PurePosixPath
 
 import xxhash
 
-from kernel_backend.differences.listing import NAMED, Changes, changes, changes_lines, changes_text, read_list
+from kernel_backend.differences.listing import (
+    NAMED,
+    Changes,
+    changes,
+    changes_lines,
+    changes_text,
+    read_list,
+    versions_lines,
+)
 from kernel_backend.differences.side import Side
 from kernel_backend.model.diff import Difference
 from kernel_backend.model.facts import Delivered, Observed
@@ -56,21 +64,26 @@ def _declared(a: Side, b: Side) -> Iterator[Difference]:
             )  # a declaration alone changes no result
         elif before.digest != after.digest:
             old, new = read_list(a.files[before.listed]), read_list(b.files[after.listed])
-            if old.keys() & new.keys() or before.name == after.name:
-                yield _files("data", after.name, f"{after.name}: ", changes(old, new))
-            else:
+            if not old.keys() & new.keys() and before.name != after.name:
                 yield Difference(kind="data", name=after.name, text=f"--data {before.name} -> {after.name}")
+            elif "://" in after.path:
+                found = changes(old, new)
+                text, lines = f"{after.name}: {changes_text(found, 'object')}", versions_lines(found, old, new)
+                yield Difference(kind="data", name=after.name, text=text, detail=_shown(lines))
+            else:
+                yield _files("data", after.name, f"{after.name}: ", changes(old, new))
 
 
 def _paired(a: tuple[Data, ...], b: tuple[Data, ...]) -> Iterator[tuple[Data | None, Data | None]]:
     """Yield pairs of declared data of `a` and `b`: first those with equal names, then the rest by position.
 
-    A folder may have moved, and so have another name. Where one side has no more data, its entry is None.
+    An input has the name by which the training knows it. A folder may have moved, and so have another name. Where one
+    side has no more data, its entry is None.
     """
-    names = {each.name for each in a} & {each.name for each in b}
-    for name in [each.name for each in a if each.name in names]:
-        yield next(each for each in a if each.name == name), next(each for each in b if each.name == name)
-    rest_a, rest_b = ([each for each in side if each.name not in names] for side in (a, b))
+    by_name = [{each.into or each.name: each for each in side} for side in (a, b)]
+    names = by_name[0].keys() & by_name[1].keys()
+    yield from ((each, by_name[1][name]) for name, each in by_name[0].items() if name in names)
+    rest_a, rest_b = ([each for name, each in side.items() if name not in names] for side in by_name)
     for index in range(max(len(rest_a), len(rest_b))):
         yield (
             rest_a[index] if index < len(rest_a) else None,
@@ -182,6 +195,10 @@ def _files(kind: str, name: str, head: str, found: Changes) -> Difference:
     lines = changes_lines(found)
     if len(lines) <= NAMED:  # the sentence names them all
         lines = ()
-    more = (f"... and {len(lines) - _DETAILS:,} more",) if len(lines) > _DETAILS else ()
-    fields = {"kind": kind, "name": name, "text": head + changes_text(found), "detail": (*lines[:_DETAILS], *more)}
+    fields = {"kind": kind, "name": name, "text": head + changes_text(found), "detail": _shown(lines)}
     return Difference.model_validate(fields)
+
+
+def _shown(lines: tuple[str, ...]) -> tuple[str, ...]:
+    more = (f"... and {len(lines) - _DETAILS:,} more",) if len(lines) > _DETAILS else ()
+    return (*lines[:_DETAILS], *more)

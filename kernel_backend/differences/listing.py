@@ -31,15 +31,16 @@ def changes(before: Mapping[str, Hashable], after: Mapping[str, Hashable]) -> Ch
     )
 
 
-def changes_text(found: Changes) -> str:
+def changes_text(found: Changes, noun: str = "file") -> str:
     """Return a sentence on changes: `112 files were added (img_0931.png, ...), 1 has other bytes (a.csv)`.
 
-    Returns "" if there are none.
+    An `object` of a store, whose bytes are not known, was replaced. Returns "" if there are no changes.
     """
+    other = ("has other bytes", "have other bytes") if noun == "file" else ("was replaced", "were replaced")
     parts = [
-        _part(found.added, "was added", "were added"),
-        _part(found.removed, "is gone", "are gone"),
-        _part(found.changed, "has other bytes", "have other bytes"),
+        _part(found.added, noun, "was added", "were added"),
+        _part(found.removed, noun, "is gone", "are gone"),
+        _part(found.changed, noun, *other),
     ]
     return ", ".join(filter(None, parts))
 
@@ -50,8 +51,19 @@ def changes_lines(found: Changes) -> tuple[str, ...]:
     return tuple(f"{mark} {name}" for mark, names in marked for name in names)
 
 
-def _part(names: Sequence[str], one: str, many: str) -> str:
+def versions_lines(
+    found: Changes, before: Mapping[str, Sequence[str]], after: Mapping[str, Sequence[str]]
+) -> tuple[str, ...]:
+    """Return a line for each object, first for those replaced, with both versions: `~ a.jpg: 5d41402a, now 7d793037`.
+
+    `before` and `after` are the lists that were compared, with the version as the last value of each object.
+    """
+    replaced = tuple(f"~ {name}: {before[name][-1]}, now {after[name][-1]}" for name in found.changed)
+    return replaced + changes_lines(found._replace(changed=()))
+
+
+def _part(names: Sequence[str], noun: str, one: str, many: str) -> str:
     if not names:
         return ""
     shown = ", ".join([*names[:NAMED], *(["..."] if len(names) > NAMED else [])])
-    return f"{len(names):,} file{'' if len(names) == 1 else 's'} {one if len(names) == 1 else many} ({shown})"
+    return f"{len(names):,} {noun}{'' if len(names) == 1 else 's'} {one if len(names) == 1 else many} ({shown})"

@@ -52,7 +52,7 @@ def test_what_was_added_removed_and_edited_to_the_same_size_is_seen(prefix):
     fsspec.filesystem("s3").rm(f"{prefix}/inner/b.txt")
     now = fingerprint(prefix)
     assert changed_text(prefix, before.listed, now.listed) == (
-        f"{prefix}: 1 file was added (new.txt), 1 file is gone (inner/b.txt), 1 file has other bytes (a.txt)"
+        f"{prefix}: 1 object was added (new.txt), 1 object is gone (inner/b.txt), 1 object was replaced (a.txt)"
     )
 
 

@@ -192,6 +192,29 @@ def test_added_removed_and_edited_files_of_declared_data_are_named():
     assert found.detail == ("+ d", "+ e", "- c", "~ b")
 
 
+def test_replaced_objects_of_a_store_are_told_with_both_versions():
+    def side_of(name: str, **objects: str) -> Side:
+        text = "".join(f"{name}\t9\t{version}\n" for name, version in sorted(objects.items())).encode()
+        url, digest = f"s3://bucket/{name}", hashlib.md5(text).hexdigest()
+        facts = {"files": len(objects), "bytes": 9, "digest": digest, "listed": "data/0.tsv"}
+        data = Data(name=f"train={url}", into="train", path=url, **facts)
+        return side(snapshot={"data": (data,)}, files={"data/0.tsv": text})
+
+    a = side_of("train", a="1a", b="2b", c="3c")
+    (found,) = diff(a, side_of("train", b="2b", c="4d", e="5e")).differences
+    assert found.text == (
+        "train=s3://bucket/train: 1 object was added (e), 1 object is gone (a), 1 object was replaced (c)"
+    )
+    assert found.detail == ("~ c: 3c, now 4d", "+ e", "- a")
+    assert told(a, side_of("later", a="1a", b="2b", c="3c")) == []
+    (found,) = diff(a, side_of("later", x="1a")).differences
+    assert found.text == "--data train=s3://bucket/train -> train=s3://bucket/later"
+    many = side_of("train", **{f"x{number:02}": "1" for number in range(99)}, a="2a", b="2b", c="3c")
+    (found,) = diff(a, many).differences
+    assert found.detail[0] == "~ a: 1a, now 2a"
+    assert found.detail[-1] == "... and 60 more"
+
+
 def test_many_files_are_counted():
     found = changes({}, {f"{n:04}": 1 for n in range(1200)})
     assert changes_text(found) == "1,200 files were added (0000, 0001, 0002, ...)"
