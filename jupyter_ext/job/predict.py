@@ -194,22 +194,20 @@ class JobPredictions(JobBase):
         trust: bool,
     ) -> Self:
         """Submit a job that uses a model on rows, and return it."""
-        from jupyter_ext.submit.predict import read_data, submit_use, with_rows
+        from jupyter_ext.submit.predict import Rows, read_data, submit_use, with_rows
 
         by_path = isinstance(data, str | PathLike)
-        if by_path:
-            capture, declared = read_data(use, fspath(data))
-        else:
-            capture, declared = with_rows(use, data, str(given.get(TARGET, ""))), ()
+        rows = read_data(use, fspath(data)) if by_path else Rows(with_rows(use, data, str(given.get(TARGET, ""))))
         overview = submit_use(
             self._client,
             use,
             model,
-            capture,
+            rows.capture,
             given,
             config,
             labels=Labels(name=name),
-            data=declared,
+            data=rows.data,
+            role=rows.role,
             trust=self._client.experiment(self.number).experiment.owner if trust else None,
             called=fspath(data) if by_path else "rows of a notebook",
         )

@@ -4,25 +4,28 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from jupyter_ext.capture import Capture, capture_file
 from jupyter_ext.submit.submit import SubmitOptions, check, send
 from kernel_backend.client import Client
 from kernel_backend.commands.verb import Call
 from kernel_backend.data.declared import is_url
+from kernel_backend.definition.parse import parse_snapshot
 from kernel_backend.definition.prediction_form import EVALUATING, PREDICTING, UseOfModel
 from kernel_backend.errors import InvalidRequest
-from kernel_backend.model.experiment import Config
+from kernel_backend.model.experiment import Config, Experiment
 from kernel_backend.model.ids import Reference, parse_source
 from kernel_backend.model.labels import Labels
 from kernel_backend.model.record import Value
 from kernel_backend.model.search.methods import CHECKPOINTS
 from kernel_backend.model.search.records import Search
 from kernel_backend.model.sizes import size
-from kernel_backend.model.snapshot import CAPTURED, Piece
+from kernel_backend.model.snapshot import CAPTURED, Data, Piece
 from kernel_backend.model.views.overview import Overview
+from kernel_backend.snapshots.loaded import TRAVELLED, module_name
 from kernel_backend.spec.config_text import to_config
 from kernel_backend.spec.labels import labels_of
 from kernel_backend.trained.own_code import check_owner
@@ -30,6 +33,7 @@ from kernel_backend.trained.own_code import check_owner
 ROLES = ("train_data", "validation_data", "test_data")
 MOST_BYTES = 256 * 2**20  # of rows that travel with the snapshot
 USES = {each.form: each for each in (PREDICTING, EVALUATING)}
+_USED = {"model", "loss", "metrics", "step"}  # functions of a training that its predictions and evaluations may call
 _ROWS = f"{CAPTURED}/rows.safetensors"
 _READ_ROWS = f'''
 def {{role}}():
@@ -54,16 +58,17 @@ def submit(call: Call, form: str, model: Any, given: Mapping[str, Value]) -> Ove
     config = to_config(options)
     if use is EVALUATING and (options.follow or options.each_checkpoint):
         config = of_checkpoints(config, follow=options.follow)
-    source, declared = _definition(use, options.data, module)
+    rows = _definition(use, options.data, module)
     return submit_use(
         call.client,
         use,
         model,
-        source,
+        rows.capture,
         given,
         config,
         labels=labels_of(options),
-        data=declared,
+        data=rows.data,
+        role=rows.role,
         include=tuple(options.include or ()),
         file=module,
         trust=options.trust,
@@ -81,6 +86,7 @@ def submit_use(
     *,
     labels: Labels,
     data: tuple[str, ...] = (),
+    role: str = "",
     include: tuple[str, ...] = (),
     file: Path | None = None,
     trust: str | None = None,
@@ -106,6 +112,8 @@ def submit_use(
         Name, tags and note; without a name it is called after the model and `called`.
     data : tuple of str
         Files and folders that are fingerprinted.
+    role : str
+        Function of the training that returns the rows, such as `test_data`; empty if they come from elsewhere.
     include : tuple of str
         Files of the project that travel.
     file : Path, optional
@@ -144,7 +152,35 @@ def submit_use(
         labels = labels._replace(name=f"{source} {_DOES[use.form]} {Path(called).name or called}"[:100])
     config = config.model_copy(update={"weights_from": source})
     checked = check(capture, given, SubmitOptions(include=include, data=data, labels=labels), file, config=config)
+    declared = checked.declared
+    inputs = _inputs(client, overview.experiment, role)
+    if taken := declared.inputs.keys() & {each.into for each in inputs}:
+        raise InvalidRequest(
+            f"an input of the training is called {min(taken)}, as this one is: save the rows in a file, and name it"
+        )
+    checked = replace(checked, declared=declared._replace(data=(*declared.data, *inputs)))
     return send(checked, client=client, again=True).overview
+
+
+def _inputs(client: Client, training: Experiment, role: str) -> tuple[Data, ...]:
+    """Return the inputs of a training that its function `role`, or its model and what measures it, may read.
+
+    Their lists of objects travel with the code of the training.
+    """
+    source, snapshot = client.source(training.number)
+    inputs = [each for each in snapshot.data if each.into]
+    if not inputs:
+        return ()
+    if not role:
+        definition = parse_snapshot(source, snapshot)
+        used = (function for name in _USED & definition.functions.keys() for function in definition.needs(name))
+        taken = {parameter.name for function in used for parameter in function.parameters}
+        inputs = [each for each in inputs if each.into in taken]
+    folder, data_at = f"{TRAVELLED}/{module_name(training.snapshot)}", training.config.data_at
+    return tuple(
+        each.model_copy(update={"path": data_at.get(each.name, each.path), "listed": f"{folder}/{each.listed}"})
+        for each in inputs
+    )
 
 
 def of_checkpoints(config: Config, *, follow: bool) -> Config:
@@ -223,16 +259,23 @@ def _collated(dataset: Any) -> Any:
     return default_collate([dataset[row] for row in range(len(dataset))])
 
 
-def read_data(use: UseOfModel, data: str) -> tuple[Capture, tuple[str, ...]]:
-    """Return the definition whose rows are in a file or folder, or of a role of the training, and what to fingerprint.
+class Rows(NamedTuple):
+    """Definition of rows; the values of `--data` for what it reads; and the training's function that returns them."""
+
+    capture: Capture
+    data: tuple[str, ...] = ()  # a path to fingerprint, or an input
+    role: str = ""
+
+
+def read_data(use: UseOfModel, data: str) -> Rows:
+    """Return the definition whose rows are in a file or folder, or of a role of the training.
 
     Raises InvalidRequest if there is no such file.
     """
     return _definition(use, data, None)
 
 
-def _definition(use: UseOfModel, data: str | None, module: Path | None) -> tuple[Capture, tuple[str, ...]]:
-    """Return the definition of the rows, and the value of `--data` for a path to fingerprint or an input, if any."""
+def _definition(use: UseOfModel, data: str | None, module: Path | None) -> Rows:
     capture = None if module is None else capture_file(module)
     own = capture is not None and f"def {use.data}(" in capture.source
     if data is None:
@@ -241,7 +284,7 @@ def _definition(use: UseOfModel, data: str | None, module: Path | None) -> tuple
                 f"--data is missing: name a file, a folder or {' or '.join(ROLES)}, or write {use.data}() into the "
                 "file of --with"
             )
-        return capture, ()
+        return Rows(capture)
     if own:
         raise InvalidRequest(f"--data and {use.data}() of {module} both give the rows: leave one of them out")
     path, remote = Path(data).expanduser(), is_url(data)
@@ -256,8 +299,8 @@ def _definition(use: UseOfModel, data: str | None, module: Path | None) -> tuple
         last = Piece(cell=None, file="the command line", line=capture.source.count("\n") + 1, count=4, cell_line=1)
         capture = Capture(capture.source + reads, (*capture.pieces, last), roles_from=1)
     if remote:
-        return capture, (f"data={data}",)  # the argument of that function: a local path in the job
-    return capture, (place,) if path.exists() else ()
+        return Rows(capture, (f"data={data}",))  # the argument of that function: a local path in the job
+    return Rows(capture, (place,)) if path.exists() else Rows(capture, role=data)
 
 
 def _captured(source: str, files: Mapping[str, bytes] | None = None) -> Capture:

@@ -166,24 +166,39 @@ def test_steps_are_taken_while_data_arrives_in_the_order_in_which_they_read_it(
     assert "waiting for input" in daylight(world, "profile", str(number)).stdout
 
 
-def test_a_prediction_reads_rows_of_a_store(world: World, bucket: str, local: Path, tmp_path: Path) -> None:
-    (tmp_path / "train.py").write_text(FUNCTIONS)
-    line = ["submit", "train.py", "--slots", "1", "--epochs", "1", "--batch-size", "8", "--threads", "1", "--quiet"]
-    trained = daylight(world, *line, "--data", f"train={bucket}/train", cwd=tmp_path)
+def test_a_prediction_reads_rows_of_a_store_and_inputs_of_its_training(
+    world: World, bucket: str, local: Path, tmp_path: Path
+) -> None:
+    source = FUNCTIONS.replace("def train_data(train)", "def train_data()").replace('train + "/*', '"images/*')
+    source = source.replace("model():", "model(shape):").replace("nn.Linear(4, 1)", "nn.Linear(*np.load(shape))")
+    project, store = tmp_path / "project", fsspec.filesystem("s3")
+    project.mkdir()
+    (project / "train.py").write_text(source)
+    samples = np.stack([np.load(each) for each in sorted(local.glob("*/*.npy"))])
+    for name, values in {"shape": np.array([4, 1]), "rows": samples[::2], "samples": samples}.items():
+        np.save(tmp_path / f"{name}.npy", values)
+        store.put_file(str(tmp_path / f"{name}.npy"), f"{bucket}/{name}.npy")
+    line = ["--slots", "1", "--epochs", "1", "--batch-size", "8", "--threads", "1", "--quiet"]
+    inputs = ["--data", f"images/={bucket}/train", "--data", f"shape={bucket}/shape.npy"]
+    trained = daylight(world, "submit", "train.py", *line, *inputs, cwd=project)
+    assert trained.returncode == 0, trained.stderr
     number = trained.stdout.split()[0].lstrip("#")
     assert world.ended(int(number)).state == "completed"
-    rows = np.random.default_rng(0).standard_normal((20, 4)).astype("float32")
-    np.save(tmp_path / "rows.npy", rows)
-    fsspec.filesystem("s3").put_file(str(tmp_path / "rows.npy"), f"{bucket}/rows.npy")
-    outputs = []
-    for data in (f"{bucket}/rows.npy", str(tmp_path / "rows.npy")):
-        to = tmp_path / f"{len(outputs)}.npy"
-        done = daylight(world, "predict", number, "--data", data, "--to", str(to), "--threads", "1")
-        assert done.returncode == 0, done.stderr
-        outputs.append(np.load(to).tobytes())
+    changed = f"{bucket}/train/0/sample 00.npy"
+    before, outputs = store.cat(changed), list[bytes]()
+    store.pipe(changed, b"another")  # a prediction reads the versions of the training
+    try:
+        for data in (f"{bucket}/rows.npy", tmp_path / "rows.npy", "train_data", tmp_path / "samples.npy"):
+            to = tmp_path / f"to-{len(outputs)}.npy"
+            done = daylight(world, "predict", number, "--data", str(data), "--to", str(to), "--threads", "1")
+            assert done.returncode == 0, done.stderr
+            outputs.append(np.load(to).tobytes())
+    finally:
+        store.pipe(changed, before)
     assert outputs[0] == outputs[1]
-    refused = daylight(world, "predict", number, "--data", "train_data", "--to", str(tmp_path / "no.npy"))
-    assert f"train_data of the training reads train={bucket}/train: name the data itself" in refused.stderr
+    assert outputs[2] == outputs[3]
+    measured = daylight(world, "evaluate", number, "--data", "train_data", "--threads", "1")
+    assert measured.returncode == 0, measured.stderr
 
 
 def test_code_that_reads_a_path_of_its_folder_finds_the_data_there(

@@ -41,7 +41,10 @@ class TrainedModel:
             raise NotFound(
                 f"the copy of the model in {self._storage.where} was deleted: submit the {rank.config.form} again"
             )
-        self.manifest, self.number = found, found.experiment
+        # Inputs of the training are at other places on this node.
+        places = {name: place for name, place in job.inputs.items() if name in found.params}
+        self.manifest = found.model_copy(update={"params": found.params | places})
+        self.number = found.experiment
 
     def load(self) -> Loaded:
         """Return the model with its weights, in evaluation mode on the device."""
@@ -85,10 +88,6 @@ class TrainedModel:
             return open_rows(data, role=role)
         if not self.functions.has(data):
             raise InvalidDefinition(f"the training has no {data}: name a file, or write {role}()")
-        if inputs := [each.name for each in self.source()[1].data if each.into]:
-            raise InvalidDefinition(
-                f"{data} of the training reads {', '.join(inputs)}: name the data itself: --data URL"
-            )
         return open_rows(self.functions.result(data), self.functions.collate(), role=data)
 
     # What `load_checkpoint` reads
