@@ -29,6 +29,7 @@ from typing import NamedTuple
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.cluster.input_cache import LIMIT, ROOT
 from kernel_backend.model.sizes import size
+from kernel_backend.model.snapshot import NODE_LINK
 
 _FREE = 0.05  # share of the disk that stays free if no limit is set
 TIME = 946_684_800  # of all files: 2000-01-01, the same on each node and after each download
@@ -178,6 +179,10 @@ class NodeCache:
                     part.unlink(missing_ok=True)
         for each in self.root.glob(f"{_REMOVED}*"):  # by a process that was killed
             _remove(each)
+        for each in Path(NODE_LINK).parent.glob(f"{Path(NODE_LINK).name}*"):
+            if each.is_symlink() and not each.exists():
+                with contextlib.suppress(OSError):  # another user's
+                    each.unlink()
         for each in (self.root / _SETS).iterdir():
             if not all(link.exists() for link in each.rglob("*")):
                 _remove(each)

@@ -15,6 +15,9 @@ PROJECT = "project"  # folder of local modules and included files
 CAPTURED = "captured"  # folder of values captured by `--capture`
 DATA = "data"  # folder of lists of the files declared by `--data`
 EDITABLE = "editable"  # folder of the sources of editable distributions, by name
+NODE_LINK = (
+    "/tmp/daylight-input-"  # with a token: link on a node's own disk to the data at a path of the working folder
+)
 GIT_DIFF = "git.diff"
 
 

@@ -16,11 +16,10 @@ from typing import NamedTuple
 
 from kernel_backend.model import versions
 from kernel_backend.model.launch.launch_spec import LaunchSpec
-from kernel_backend.model.snapshot import DESCRIPTION, EDITABLE, PROJECT, Project, Snapshot
+from kernel_backend.model.snapshot import DESCRIPTION, EDITABLE, NODE_LINK, PROJECT, Project, Snapshot
 from kernel_backend.model.values import listed
 from kernel_backend.overlay import ENTRIES, can_be_led, overlay, overlay_of
 
-INPUTS = "/var/tmp/daylight-input-"  # with a token: link on a node's own disk to remote data that was fetched to it
 _NAMED = 3  # files that a sentence names
 _NOT_READ = (".py", ".ipynb")  # modules are imported from the snapshot; notebooks change with every save
 
@@ -83,8 +82,8 @@ def _overlay(
     making = stand_in.with_name(f"{stand_in.name}.making")
     shutil.rmtree(making, ignore_errors=True)  # left by a service that was killed while creating it
     # Nodes may share the overlay, and each has a copy of remote data in a place of its own: the link leads to a link
-    # there, which a rank makes. Nobody else can have made it before, as its name is random.
-    remote = {name: Path(f"{INPUTS}{secrets.token_hex(8)}") for name, at in mapped.items() if "://" in at}
+    # of the node, which its ranks make. Nobody else can have made it before, as its name is random.
+    remote = {name: Path(f"{NODE_LINK}{secrets.token_hex(8)}") for name, at in mapped.items() if "://" in at}
     linked = overlay(cwd, {**data_at, **remote}, others, making).linked
     making.replace(stand_in)
     there = overlay_of(cwd, stand_in)

@@ -16,6 +16,7 @@ import pytest
 from kernel_backend.cli import main
 from kernel_backend.model.cluster.input_cache import ROOT
 from kernel_backend.runner.data.permutation import Permutation
+from kernel_backend.model.snapshot import NODE_LINK
 from kernel_backend.snapshots.archive import contents
 from tests.support.bad_network import BadNetwork, distant_store
 from tests.support.remote_samples import FUNCTIONS, SAMPLES, put_samples
@@ -366,7 +367,11 @@ def test_what_this_machine_has_is_shown_and_removed(world: World, bucket: str, l
     held = json.loads(daylight(world, "du", "--cache", "--json").stdout)
     assert held["bytes"] == held["idle"] > 0
     assert "no training uses" in daylight(world, "gc", "--cache", "--dry-run").stdout
+    links = [each for each in Path(NODE_LINK).parent.glob(f"{Path(NODE_LINK).name}*") if each.is_symlink()]
+    ours = [each for each in links if each.readlink().is_relative_to(os.environ[ROOT])]
+    assert ours
     removed = daylight(world, "gc", "--cache")
+    assert [each for each in ours if each.is_symlink()] == []
     assert removed.stdout.splitlines()[1] == f"remote data in {os.environ[ROOT]}: 0 objects, 0 B"
 
 

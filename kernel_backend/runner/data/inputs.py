@@ -64,10 +64,21 @@ def with_inputs(
         found = _brought(tuple(remote), instructions, spool, progress, patience)
         places |= found["places"]
         for name in (each.name for each in remote if each.name.startswith("./")):
-            link(Path(job.cwd, name).readlink(), Path(places[name]))  # of this node; see working_folder()
+            _show(Path(job.cwd, name).readlink(), places[name], name)
         os.environ[VARIABLE] = found["folder"]
         progress.tick("starting", 0)
     return job.model_copy(update={"inputs": places})
+
+
+def _show(at: Path, place: str, name: str) -> None:
+    """Make the link of this node, to which a path of the working folder leads, lead to data; see `working_folder`."""
+    try:
+        link(at, Path(place))
+    except OSError as error:
+        raise InvalidDefinition(
+            f"{at}: {error.strerror or error}: the data at {name} needs a link there, on the node's own disk: make "
+            f"{at.parent} writable, or take the data by a name"
+        ) from error
 
 
 def patience(job: LaunchSpec) -> float | None:
