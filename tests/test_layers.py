@@ -94,6 +94,7 @@ LATER = {
     "commands": {"checkpoints", "export"},  # a download reads a manifest; torch is imported for an export alone
     "trained": {"artifacts", "checkpoints"},  # a model is made as in a rank
     "cli": {"store"},  # db copy
+    "launch": {"inputs"},  # a probe that reads remote data
 }
 KNOW_EVERYONE = {"app", "__main__"}
 TORCH = {

@@ -87,13 +87,14 @@ class AgentOperations:
         """Stop reporting the status of a gang that has ended, whose end the service has stored."""
         self._done(self._engines.of(pool).forget(parse_attempt(key)))
 
-    def check(self, body: Iterator[bytes], pool: str, python: str, checkpoints: str, urls: list[str]) -> Any:
+    def check(self, body: Iterator[bytes], pool: str, python: str, checkpoints: str, urls: list[str], data: str) -> Any:
         """Check a pool with this user's permissions and return the findings.
 
         `python` is the path of the interpreter that runs trainings. `checkpoints` is the folder or URL of checkpoints,
-        "" for the folder in the user's workspace. `urls` are the addresses of the service.
+        "" for the folder in the user's workspace. `urls` are the addresses of the service, and `data` is the URL of
+        remote data that the nodes read, "" for none.
         """
-        context = CheckContext(python, checkpoints or str(self._home / "checkpoints"), tuple(urls))
+        context = CheckContext(python, checkpoints or str(self._home / "checkpoints"), tuple(urls), data=data)
         return self._done(self._engines.of_pool(pool).check(context))
 
     # Code, artifacts, searches and environments

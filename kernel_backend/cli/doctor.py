@@ -23,7 +23,7 @@ from kernel_backend.environments import uv
 from kernel_backend.errors import DaylightError, HomeUnusable, InvalidRequest
 from kernel_backend.home import DATABASE, database_server, home
 from kernel_backend.inputs.node_cache import CacheUse, NodeCache, cache_limit, cache_root
-from kernel_backend.inputs.reach import reach
+from kernel_backend.inputs.reach import tested
 from kernel_backend.model.search.methods import SearchMethods
 from kernel_backend.model.sizes import size
 from kernel_backend.reconnect import remedy
@@ -60,37 +60,35 @@ class Finding:
 
 
 def _doctor(call: Call) -> Answer:
-    pool, data = call.arguments.pool, call.arguments.data
-    if pool is not None and data is not None:
-        raise InvalidRequest("--data is read from this machine: write it without --pool, on a node of the pool")
-    if data is not None:
-        found = [_data(data), _cache()]
+    pool, data = call.arguments.pool, _url(call.arguments.data)
+    if pool is not None:
+        found = _pool(call.client, pool, data)
     else:
-        found = list(findings()) if pool is None else _pool(call.client, pool)
+        found = [_data(data), _cache()] if data else list(findings())
     rows = [["ok" if each.ok else "!!", each.name, each.says, each.todo] for each in found]
     code = OK if all(finding.ok for finding in found) else FAILED
     body = {"findings": [asdict(finding) for finding in found]}
     return Answer(body, [Table(["", "what", "found", "what to do"], rows, "")], code=code)
 
 
-def _pool(client: Client, name: str) -> list[Finding]:
+def _pool(client: Client, name: str, data: str) -> list[Finding]:
     """Let the service check whether this interpreter can train in the pool `name`, and return the findings."""
-    found = client.check_pool(name, sys.executable).findings
+    found = client.check_pool(name, sys.executable, data).findings
     return [Finding(each.name, each.ok, each.says, each.todo) for each in found]
 
 
-def _data(text: str) -> Finding:
-    """List and read data of a store, named as for `submit --data`."""
-    try:
-        url = named(text)[1]
-        if not is_url(url):
-            raise InvalidRequest(f"{url} is no URL: write it as for a submission, such as s3://bucket/train")
-        found = reach(url)
-    except InvalidRequest as error:
-        says, _, todo = error.message.rpartition(": ")
-        return Finding("data", False, says, todo)
-    todo = "" if found.versions else "fetch it in prepare(): its store tells no versions, which inputs need"
-    return Finding("data", found.versions, found.text(url), todo)
+def _url(data: str | None) -> str:
+    """Return the URL in a value of `--data`, which is written as for a submission; "" for none."""
+    url = "" if data is None else named(data)[1]
+    if data is not None and not is_url(url):
+        raise InvalidRequest(f"--data {data} is no URL: write it as for a submission, such as s3://bucket/train")
+    return url
+
+
+def _data(url: str) -> Finding:
+    """List and read data of a store."""
+    found = tested(url)
+    return Finding("data", not found.todo, found.says, found.todo)
 
 
 def _cache() -> Finding:
@@ -276,11 +274,12 @@ DOCTOR = Verb(
         argument(
             "--data",
             metavar="URL",
-            help="check instead whether this machine reaches data of a store, such as s3://bucket/train, and how fast",
+            help="check instead whether this machine reaches data of a store, such as s3://bucket/train, and how fast; "
+            "with --pool, whether those nodes do",
         ),
         JSON,
     ),
-    ("doctor", "doctor --pool gpu", "doctor --data s3://bucket/train", "doctor --json"),
+    ("doctor", "doctor --pool gpu", "doctor --pool gpu --data s3://bucket/train", "doctor --json"),
     host="terminal",
     client=("check_pool",),
 )

@@ -119,13 +119,14 @@ class ClusterCalls(Calls):
         """Remove a pool, and return its last status; raises NotFound, Forbidden, and Conflict while it is used."""
         return self._read(PoolStatus, self._service.json("DELETE", f"/api/pools/{url_part(name)}"))
 
-    def check_pool(self, name: str, python: str = "") -> PoolCheck:
+    def check_pool(self, name: str, python: str = "", data: str = "") -> PoolCheck:
         """Run a probe program on nodes of a pool to check whether the interpreter `python` can train there.
 
+        With the URL `data`, the nodes also read remote data.
         Takes up to two minutes. Raises NotFound, Conflict for a pool that cannot be checked now, and Forbidden unless
         the user is an admin.
         """
-        asked = checked(PoolCheckRequest, python=python)
+        asked = checked(PoolCheckRequest, python=python, **({"data": data} if data else {}))
         body = self._service.json("POST", f"/api/pools/{url_part(name)}/check", record=asked, timeout=CHECK_S)
         return self._read(PoolCheck, body)
 

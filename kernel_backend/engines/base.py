@@ -62,6 +62,7 @@ class CheckContext(NamedTuple):
     urls: tuple[str, ...]  # addresses of the service, for launchers on other nodes
     user: str = ""  # user who requests the check; only for engines that run gangs as their owners
     probes: CallingProbes | None = None  # probes that may call the service; None in an agent, which serves none
+    data: str = ""  # URL of remote data that the nodes read; "": none
 
 
 @runtime_checkable

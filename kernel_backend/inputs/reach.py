@@ -7,8 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import accumulate
 from typing import NamedTuple
 
+from kernel_backend.errors import InvalidRequest
 from kernel_backend.inputs.fetch import THREADS
 from kernel_backend.inputs.store import MACHINE, RemoteStore
+from kernel_backend.model.launch.probe import DataTest
 from kernel_backend.model.sizes import size
 from kernel_backend.retry import RetryPolicy
 
@@ -35,6 +37,17 @@ class Reach(NamedTuple):
         rate = size(int(self.read / self.seconds)) if self.seconds else size(self.read)
         first = "they" if self.read == self.bytes and not self.more else f"the first {size(self.read)}"
         return f"{url}: {count}, {size(self.bytes)}; {first} arrive at {rate}/s (latency {1000 * self.latency:.0f} ms)"
+
+
+def tested(url: str) -> DataTest:
+    """Return what `reach` finds in words for the user, or why it fails and what to do."""
+    try:
+        found = reach(url)
+    except InvalidRequest as error:
+        says, _, todo = error.message.rpartition(": ")
+        return DataTest(says=says, todo=todo)
+    todo = "" if found.versions else "fetch it in prepare(): its store tells no versions, which inputs need"
+    return DataTest(says=found.text(url), todo=todo)
 
 
 def reach(url: str) -> Reach:

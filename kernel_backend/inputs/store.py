@@ -31,7 +31,7 @@ TRAINING = Reader(
     "set them where it runs, such as AWS_ACCESS_KEY_ID in the service's or the pool's environment, or give its pods an "
     "identity of the cloud",
 )
-MACHINE = Reader("this machine", "set them here, such as AWS_ACCESS_KEY_ID, or a profile in ~/.aws/credentials")
+MACHINE = Reader("this machine", "set variables such as AWS_ACCESS_KEY_ID, or a profile in ~/.aws/credentials")
 
 
 class Wanted(NamedTuple):

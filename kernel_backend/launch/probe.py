@@ -19,6 +19,7 @@ import time
 from datetime import timedelta
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from threading import Thread
 from typing import Any, Protocol, TypeVar
 from uuid import uuid4
 
@@ -34,6 +35,7 @@ from kernel_backend.model.launch.nodes import NodeIndex
 from kernel_backend.model.launch.probe import (
     AllReduceOrder,
     AllReduceResult,
+    DataTest,
     PeerAddresses,
     ProbeRequest,
     ServiceTest,
@@ -44,6 +46,7 @@ from kernel_backend.model.resources import Share
 from kernel_backend.network import device_of, network_devices
 
 SIZE = 64 * 10**6  # bytes of the all-reduce
+DATA_S = 15.0  # time for remote data, so that the addresses are still told in time
 TIMES = 3  # number of measured all-reduces, after one that opens connections
 WRITTEN = 2**20  # bytes written to each folder, more than a full disk may still accept
 TIMEOUT = timedelta(seconds=20)  # timeout of the connection between nodes, and of each all-reduce
@@ -100,7 +103,20 @@ def probe(request: ProbeRequest, index: NodeIndex, channel: Channel) -> None:
     urls = dict.fromkeys((*announced(Path(request.home)), *request.urls))
     tell(service=[service_test(url) for url in urls], unresolved=unresolved(request.host) if request.host else "")
     tell(**_devices())
+    if request.data:
+        tell(data=data_test(request.data).to_json())
     _exchange(request, index, channel)
+
+
+def data_test(url: str) -> DataTest:
+    """Return whether remote data can be listed and read, and how fast."""
+    from kernel_backend.inputs.reach import tested  # imported only if asked for
+
+    found: list[DataTest] = []
+    test = Thread(target=lambda: found.append(tested(url)), daemon=True)
+    test.start()
+    test.join(DATA_S)
+    return found[0] if found else DataTest(says=f"{url}: no answer within {DATA_S:g} s", todo="look at its network")
 
 
 def write_test(folder: Path, nonce: str = "") -> WriteTest:

@@ -85,9 +85,9 @@ class UnixUserSlurmEngine(UnixUserGangs):
 
     async def check(self, context: CheckContext) -> Sequence[PoolFinding]:
         """Check the pool as the user who requests the check, and return the findings."""
-        asked = {"python": context.python, "checkpoints": context.checkpoints, "urls": context.urls} | self._where
+        known = {name: getattr(context, name) for name in ("python", "checkpoints", "urls", "data")}
         return await asyncio.to_thread(
-            partial(self._agents.ask, context.user, "check", _FINDINGS, limit=CHECK_S, **asked)
+            partial(self._agents.ask, context.user, "check", _FINDINGS, limit=CHECK_S, **known, **self._where)
         )
 
     async def _act(self, user: str, op: str, limit: float | None = None, **arguments: Any) -> None:

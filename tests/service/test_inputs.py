@@ -15,8 +15,8 @@ import pytest
 
 from kernel_backend.cli import main
 from kernel_backend.model.cluster.input_cache import ROOT
-from kernel_backend.runner.data.permutation import Permutation
 from kernel_backend.model.snapshot import NODE_LINK
+from kernel_backend.runner.data.permutation import Permutation
 from kernel_backend.snapshots.archive import contents
 from tests.support.bad_network import BadNetwork, distant_store
 from tests.support.remote_samples import FUNCTIONS, SAMPLES, put_samples
@@ -348,12 +348,18 @@ def test_the_doctor_tells_whether_this_machine_reaches_data_and_how_fast(
     for data, env, says, todo in [
         (f"{url}/nothing", {}, "there is no object below it", "look at its name"),
         ("s3://nothing-of-this-name/train", {}, "there is no such bucket or container", "look at its name"),
-        (f"{url}/train", {**without, "HOME": str(tmp_path)}, "this machine has no credentials", "set them here, such"),
+        (
+            f"{url}/train",
+            {**without, "HOME": str(tmp_path)},
+            "this machine has no credentials",
+            "set variables such as AWS",
+        ),
         ("gs://bucket/train", {}, "needs a package that the Python of this machine lacks", "pip install"),
-        ("/data/train", {}, "/data/train is no URL", "write it as for a submission"),
     ]:
         code, *said = found(data, env)
         assert (code, says in said[0], said[1].startswith(todo)) == (1, True, True), said
+    assert main(["doctor", "--data", "/data/train"]) == 2
+    assert "/data/train is no URL: write it as for a submission" in capsys.readouterr().err
     way.refusals, way.refusal = 10_000, (403, "AccessDenied")
     try:
         refused = found(f"{url}/train")

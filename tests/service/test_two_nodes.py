@@ -180,14 +180,17 @@ def test_ranks_see_no_variables_of_the_job_step(two):
     assert json.loads(log.splitlines()[0]) == expected, log
 
 
-def test_the_doctor_finds_all_of_a_good_pool_green(two, site, monkeypatch, capsys):
+def test_the_doctor_finds_all_of_a_good_pool_green(two, site, monkeypatch, capsys, tmp_path):
     monkeypatch.setenv("DAYLIGHT_HOME", str(two.home))
-    code = main(["doctor", "--pool", "cluster"])
+    (tmp_path / "train").mkdir()
+    (tmp_path / "train" / "a.npy").write_bytes(b"1234")
+    code = main(["doctor", "--pool", "cluster", "--data", f"train=file://{tmp_path}/train"])
     told = capsys.readouterr().out
     assert code == 0, told
-    checks = "engine user partition versions home service clocks checkpoints devices host network start"
+    checks = "engine user partition versions home service clocks checkpoints devices data host network start"
     assert [line.split()[1] for line in told.splitlines()[1:]] == checks.split(), told
     assert "all-reduce of 64 MB by gloo" in told
+    assert f"n2: file://{tmp_path}/train: 1 object, 4 B; they arrive at " in told
     print(told)
     assert site.run("squeue", "-h", "-t", "PD,R", "-o", "%j") == ""
     assert list(two.home.glob("check-*")) == []

@@ -106,6 +106,7 @@ async def _probed(
         nodes=min(_MOST, sum(node.healthy and not node.drained and node.slots > 0 for node in nodes)),
         gpus=nodes[0].kind != "cpu",
         terms=TERMS,
+        data=context.data,
     )
     try:
         return await probes.findings(setup, context.urls, context.probes)

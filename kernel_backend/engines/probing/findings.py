@@ -41,6 +41,7 @@ class ProbeSetup(NamedTuple):
     nodes: int
     gpus: bool  # whether a slot is a GPU; each node was asked for one slot
     terms: EngineTerms
+    data: str = ""  # URL of remote data that the nodes read; "": none
 
 
 def node_findings(setup: ProbeSetup, probes: Sequence[NodeProbe]) -> list[PoolFinding]:
@@ -52,6 +53,7 @@ def node_findings(setup: ProbeSetup, probes: Sequence[NodeProbe]) -> list[PoolFi
         _clocks(probes),
         _checkpoints(setup, probes),
         _devices(setup, probes),
+        *([_data(setup.data, probes)] if setup.data else []),
     ]
     if setup.host:
         found.append(_host(setup, probes))
@@ -195,6 +197,16 @@ def _store(url: str, tests: Mapping[str, WriteTest | None]) -> PoolFinding:
             says = f"{node}: {url} cannot be used ({test.problem if test is not None else 'no answer'})"
             return red("checkpoints", says, _REACHED)
     return PoolFinding(name="checkpoints", ok=True, says=f"{url}: written and read by {', '.join(tests)}")
+
+
+def _data(url: str, probes: Sequence[NodeProbe]) -> PoolFinding:
+    for each in probes:
+        if each.data is None:
+            return red("data", f"{_name(each)}: {url}: no answer", _REACHED)
+        if each.data.todo:
+            return red("data", f"{_name(each)}: {each.data.says}", each.data.todo)
+    told = (f"{_name(each)}: {each.data.says}" for each in probes if each.data)
+    return PoolFinding(name="data", ok=True, says="; ".join(told))
 
 
 def _devices(setup: ProbeSetup, probes: Sequence[NodeProbe]) -> PoolFinding:

@@ -39,6 +39,7 @@ async def probe_request(setup: ProbeSetup, urls: tuple[str, ...]) -> AsyncIterat
             checkpoints=setup.checkpoints,
             urls=urls,
             host=setup.host,
+            data=setup.data,
         )
     finally:
         await asyncio.to_thread(_remove, folder)

@@ -60,6 +60,7 @@ async def check_pool(home: Path, pool: Pool, context: CheckContext) -> Sequence[
         nodes=min(_MOST, sum(node.healthy and node.slots > 0 for node in nodes)),
         gpus=any(node.kind != "cpu" for node in nodes),
         terms=TERMS,
+        data=context.data,
     )
     return [*found, *await _probed(setup, context.urls)]
 

@@ -41,7 +41,7 @@ class Probes:
         options = probe_options(self._setup.pool, self._setup.nodes, self._setup.gpus, self._name)
         words = (*options, self._setup.python, "-P", "-m", "kernel_backend.launch.probe")
         try:
-            process = await start("srun", *words, self._request.model_dump_json(), env=env)
+            process = await start("srun", *words, self._request.model_dump_json(exclude_defaults=True), env=env)
         except EngineUnavailable as error:
             self.job = self.job._replace(errors=error.message)
             return False

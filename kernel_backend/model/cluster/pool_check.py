@@ -11,6 +11,7 @@ class PoolCheckRequest(Record):
     """Request to check a pool with the interpreter that trainings of the caller would use."""
 
     python: str = Field("", max_length=4096)  # path of the interpreter; "": that of the service
+    data: str = Field("", max_length=4096)  # URL of remote data that the nodes read; "": none
 
 
 class PoolFinding(Record):

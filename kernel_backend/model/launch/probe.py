@@ -30,6 +30,7 @@ class ProbeRequest(Record):
     checkpoints: str = ""  # folder or URL of all checkpoints; "": not checked
     urls: tuple[str, ...] = ()  # addresses of the service for launchers
     host: str = ""  # host name of the service's machine
+    data: str = ""  # URL of remote data to read; "": none
 
 
 class WriteTest(Record):
@@ -41,6 +42,13 @@ class WriteTest(Record):
     problem: str = ""
     missing: bool = False
     free: int = 0  # bytes
+
+
+class DataTest(Record):
+    """Result of reading remote data; `todo` says how to fix a problem, and is empty if there is none."""
+
+    says: str
+    todo: str = ""
 
 
 class ServiceTest(NamedTuple):
@@ -129,6 +137,7 @@ class NodeProbe(Record):
     devices: tuple[str, ...] = ()
     cores: int = 0
     devices_problem: str = ""
+    data: DataTest | None = None
     addresses: tuple[Device, ...] = ()
     probe_port: int = 0
     torch_port: int = 0

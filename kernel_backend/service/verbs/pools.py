@@ -123,7 +123,7 @@ class PoolVerbs:
             raise Conflict(f"pool {name} cannot be used: {self._engines.invalid[name]}")
         await self._check_exists(name)
         python = request.python or sys.executable
-        context = CheckContext(python, self._checkpoints, self._urls(), who.name, self._probes)
+        context = CheckContext(python, self._checkpoints, self._urls(), who.name, self._probes, request.data)
         return PoolCheck(pool=name, findings=tuple(await self._engines.check(name, context)))
 
     def _may_see(self, who: Person, held: HeldAllocation) -> bool:

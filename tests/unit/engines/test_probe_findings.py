@@ -10,7 +10,7 @@ from kernel_backend.engines.slurm.findings import TERMS, ProbeJob, findings, not
 from kernel_backend.model.cluster.pool_check import PoolFinding
 from kernel_backend.model.cluster.pools import Pool, PoolSettings
 from kernel_backend.model.launch.nodes import Device, Reached
-from kernel_backend.model.launch.probe import AllReduceResult, NodeProbe, ServiceTest, Versions, WriteTest
+from kernel_backend.model.launch.probe import AllReduceResult, DataTest, NodeProbe, ServiceTest, Versions, WriteTest
 from kernel_backend.model.resources import Node
 
 VERSIONS = Versions(daylight="0.1.0", python="3.11.7", torch="2.6.0")
@@ -255,3 +255,16 @@ def test_the_partition_is_told_with_the_states_of_its_nodes():
     assert not partition(pool, [], {}).ok
     none = up.model_copy(update={"slots": 0, "devices": (), "kind": "cpu"})
     assert partition(pool, [none], {"idle": 1}).todo == "lower `cpus_per_slot` of the pool"
+
+
+def test_remote_data_is_told_for_each_node_and_what_to_do_where_it_cannot_be_read():
+    request = asked()._replace(data="s3://b/train")
+    good = DataTest(says="s3://b/train: 1 object, 9 B; they arrive at 9 B/s (latency 20 ms)")
+    bad = DataTest(says="s3://b/train/a cannot be read: this machine has no credentials", todo="set them here")
+    found = findings(request, ProbeJob(0.84), [node(0, data=good), node(1, data=good)])
+    assert [each.says for each in found if each.name == "data"] == [f"n1: {good.says}; n2: {good.says}"]
+    assert red(request, node(0, data=good), node(1, data=bad)) == PoolFinding(
+        name="data", ok=False, says=f"n2: {bad.says}", todo="set them here"
+    )
+    assert red(request, node(0, data=good), node(1)).says == "n2: s3://b/train: no answer"
+    assert "data" not in {each.name for each in findings(asked(), ProbeJob(0.84), [node(0), node(1)])}
