@@ -6,6 +6,7 @@ import re
 import sys
 from collections.abc import Iterator
 
+import fsspec
 import pytest
 
 from kernel_backend.checkpoints.storage import open_storage
@@ -63,19 +64,22 @@ def site(stub: Stub, kubelet: ProcessKubelet, store: tuple[str, BadNetwork]) -> 
     world.close()
 
 
-def check(world: World, pool: str = "cloud") -> dict[str, PoolFinding]:
-    found = Client.connect(start=False, home=world.home).check_pool(pool).findings
+def check(world: World, pool: str = "cloud", data: str = "") -> dict[str, PoolFinding]:
+    found = Client.connect(start=False, home=world.home).check_pool(pool, data=data).findings
     return {each.name: each for each in found}
 
 
 def test_a_check_probes_two_pods_and_leaves_nothing_in_the_namespace(site):
     world, stub, bucket = site
-    found = check(world)
+    fsspec.filesystem("s3").pipe(f"{bucket}/train/a.npy", b"1234")
+    found = check(world, data=f"{bucket}/train")
     assert all(each.ok for each in found.values()), found
     assert list(found) == [
         *("engine", "rights", "nodes", "other pods", "gangs", "versions", "home", "service"),
-        *("clocks", "checkpoints", "devices", "network", "start"),
+        *("clocks", "checkpoints", "devices", "data", "network", "start"),
     ]
+    for name in ("n1", "n2"):
+        assert f"{name}: {bucket}/train: 1 object, 4 B; they arrive at " in found["data"].says
     assert found["versions"].says.endswith("here and on n1, n2")
     assert found["checkpoints"].says == f"{bucket}: written and read by n1, n2"
     assert re.match(r"all-reduce of 64 MB by gloo: \d+\.\d+ GB/s", found["network"].says)

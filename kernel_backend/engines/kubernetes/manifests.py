@@ -160,7 +160,8 @@ def secret(name: ObjectNames, data: Record) -> Manifest:
         "apiVersion": "v1",
         "kind": "Secret",
         "metadata": {"name": name.owner, "labels": name.labels},
-        "stringData": {_CREDENTIALS: data.model_dump_json()},
+        # Images with an older Daylight refuse fields that they do not know.
+        "stringData": {_CREDENTIALS: data.model_dump_json(exclude_defaults=True)},
     }
 
 
