@@ -95,3 +95,11 @@ def test_an_interrupt_gives_the_model_as_it_is(capsys):
 def test_what_needs_a_job_is_refused(line):
     with pytest.raises(InvalidRequest, match="--local trains once, in this process: leave --"):
         trained(line)
+
+
+def test_remote_data_at_a_path_is_refused_as_the_folder_is_the_users_own(tmp_path):
+    (tmp_path / "images").mkdir()
+    (tmp_path / "images" / "a").write_text("a")
+    data = f"./pictures=file://{tmp_path}/images"
+    with pytest.raises(InvalidRequest, match=rf"leave --data {data} out, or leave --local out"):
+        trained(f"--data {data}", f"where = 'pictures/a'\n{CELL}")
