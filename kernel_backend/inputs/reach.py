@@ -8,7 +8,7 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from kernel_backend.errors import InvalidRequest
-from kernel_backend.inputs.fetch import THREADS
+from kernel_backend.inputs.arrival import THREADS
 from kernel_backend.inputs.store import MACHINE, RemoteStore
 from kernel_backend.model.launch.probe import DataTest
 from kernel_backend.model.sizes import size
