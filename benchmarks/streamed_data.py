@@ -3,7 +3,7 @@
 Each way reads 300 samples of 400 kB by torch's DataLoader with two workers, shuffled anew in each of three epochs, once
 with room for all of the data, and once with room for half of it. Figures are the seconds to the first batch, and each
 epoch over the bound, which is the bytes over the bandwidth; an epoch without the store takes nearly none of it.
-MosaicML Streaming and LitData read data that was converted for them; their interpreter may be another one.
+MosaicML Streaming reads data that was converted for it; its interpreter may be another one.
 
     python benchmarks/streamed_data.py [--peers PYTHON]
 """
@@ -88,35 +88,6 @@ def mosaicml(url: str, folder: Path, room: int | None) -> Epochs:
         yield loader
 
 
-def litdata(url: str, folder: Path, room: int | None) -> Epochs:
-    """Read chunks of LitData."""
-    from litdata import StreamingDataLoader, StreamingDataset
-    from litdata.streaming.writer import BinaryWriter
-
-    chunks = folder.parent / "litdata-chunks"
-    if not chunks.exists():
-        chunks.mkdir()
-        writer = BinaryWriter(str(chunks), chunk_bytes=SHARD)
-        for number in range(SAMPLES):
-            writer.add_item(number, {"x": os.urandom(BYTES)})
-        writer.done()
-        writer.merge()
-        import s3fs
-
-        store = s3fs.S3FileSystem(endpoint_url=os.environ["NEAR"], skip_instance_cache=True)
-        for path in chunks.iterdir():
-            store.put_file(str(path), f"{url}/litdata/{path.name}")
-    given: Any = {"max_cache_size": f"{room // 10**6}MB"} if room else {}
-    options, os.environ["AWS_ALLOW_HTTP"] = {"endpoint_url": os.environ["FAR"]}, "true"
-    _began.append(time.perf_counter())
-    data = StreamingDataset(
-        f"{url}/litdata", cache_dir=str(folder / "litdata"), shuffle=True, storage_options=options, **given
-    )
-    loader: Any = StreamingDataLoader(data, batch_size=BATCH, num_workers=WORKERS, collate_fn=list)
-    for _ in range(EPOCHS):
-        yield loader
-
-
 def datasets(url: str, folder: Path, room: int | None) -> Epochs:
     """Read Parquet files by `datasets` as a stream, which keeps nothing on the node."""
     import s3fs
@@ -161,8 +132,8 @@ def s3fs(url: str, folder: Path, room: int | None) -> Epochs:
         yield loader
 
 
-WAYS = {each.__name__: each for each in (ours, mosaicml, litdata, datasets, s3fs)}
-KEEPS = ("ours", "mosaicml", "litdata")
+WAYS = {each.__name__: each for each in (ours, mosaicml, datasets, s3fs)}
+KEEPS = ("ours", "mosaicml")
 
 
 def measure(name: str, url: str, folder: Path, room: int | None) -> dict[str, Any]:
@@ -193,7 +164,7 @@ def main(peers: str) -> None:
             fsspec.filesystem("s3").pipe(f"{url}/files/{number:05}.bin", os.urandom(BYTES))
         print(f"bound of an epoch: {bound:.1f} s")
         for name, room in [*((each, None) for each in WAYS), *((each, HALF) for each in KEEPS)]:
-            python = peers if name in ("mosaicml", "litdata") else sys.executable
+            python = peers if name == "mosaicml" else sys.executable
             with tempfile.TemporaryDirectory(dir=temporary) as folder, bad_network(near, LATENCY_S, BANDWIDTH) as way:
                 environ = os.environ | {"NEAR": near, "FAR": way.address, "AWS_ENDPOINT_URL": way.address}
                 command = [python, __file__, "--way", name, "--url", url, "--folder", folder, "--room", str(room or 0)]

@@ -8,9 +8,12 @@ python scripts/gallery.py [NAME ...]     without names, all except `keras-tensor
 from __future__ import annotations
 
 import io
+import os
 import sys
 import tempfile
 from base64 import b64decode, b64encode
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +21,16 @@ import nbformat
 from PIL import Image
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "scripts"))
+sys.path[:0] = [str(ROOT), str(ROOT / "scripts")]
 
 import demo  # noqa: E402
 
+from tests.support.object_store import object_store  # noqa: E402
+
 GALLERY = ROOT / "docs" / "tutorials"
 NAMES = (
-    "quickstart", "search", "predict", "judge", "architectures", "gan", "reinforce", "lightning", "hugging-face",
-    "cnn", "text", "time-series", "contrastive", "diffusion", "lora", "keras", "raw-loop",
+    "quickstart", "search", "predict", "judge", "bucket", "architectures", "gan", "reinforce", "lightning",
+    "hugging-face", "cnn", "text", "time-series", "contrastive", "diffusion", "lora", "keras", "raw-loop",
 )  # fmt: skip
 COLOURS = 64  # of a picture: a repository keeps every version of it
 EXPERIMENT = "application/vnd.daylight.experiment+json"
@@ -61,10 +66,21 @@ def page(notebook: Any) -> Any:
     return notebook
 
 
+@contextmanager
+def store(name: str, folder: str) -> Iterator[None]:
+    """Provide the bucket that a notebook reads, and a folder for what is fetched."""
+    if name != "bucket":
+        yield
+        return
+    with object_store() as url:
+        os.environ |= {"BUCKET": f"{url}/digits", "DAYLIGHT_CACHE": f"{folder}/cache"}
+        yield
+
+
 def main(names: list[str]) -> int:
     """Execute and store the notebooks; stop at the first that fails."""
     for name in names or NAMES:
-        with tempfile.TemporaryDirectory() as folder:
+        with tempfile.TemporaryDirectory() as folder, store(name, folder):
             if demo.main(Path(folder), name):
                 return 1
             executed = nbformat.read(Path(folder) / f"{name}.executed.ipynb", as_version=4)

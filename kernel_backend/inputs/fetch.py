@@ -136,8 +136,8 @@ class _Fetching:
             yield self._fetched
         elif not self._over.is_set():
             state = self._state()
-            how = "some of it again in each epoch, as the cache is smaller" if state.evicts else "once"
-            yield f"the training begins while its data arrives as it reads it, {how}: {state.text}"
+            again = ", some of it again in each epoch, as the cache is smaller" if state.evicts else ""
+            yield f"the training does not wait for all of its data, but fetches it as it reads it{again}: {state.text}"
         if self._changed:
             more = len(self._changed) - 1
             also = f", and so were {more:,} more objects" if more else ""

@@ -71,15 +71,15 @@ def check(world: World, pool: str = "cloud", data: str = "") -> dict[str, PoolFi
 
 def test_a_check_probes_two_pods_and_leaves_nothing_in_the_namespace(site):
     world, stub, bucket = site
-    fsspec.filesystem("s3").pipe(f"{bucket}/train/a.npy", b"1234")
-    found = check(world, data=f"{bucket}/train")
+    fsspec.filesystem("s3").pipe(f"{bucket}/probe/a.npy", b"1234")
+    found = check(world, data=f"{bucket}/probe")
     assert all(each.ok for each in found.values()), found
     assert list(found) == [
         *("engine", "rights", "nodes", "other pods", "gangs", "versions", "home", "service"),
         *("clocks", "checkpoints", "devices", "data", "network", "start"),
     ]
     for name in ("n1", "n2"):
-        assert f"{name}: {bucket}/train: 1 object, 4 B; they arrive at " in found["data"].says
+        assert f"{name}: {bucket}/probe: 1 object, 4 B; they arrive at " in found["data"].says
     assert found["versions"].says.endswith("here and on n1, n2")
     assert found["checkpoints"].says == f"{bucket}: written and read by n1, n2"
     assert re.match(r"all-reduce of 64 MB by gloo: \d+\.\d+ GB/s", found["network"].says)

@@ -11,14 +11,17 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kernel_backend.model.cluster.input_cache import ROOT
 from tests.notebook.cells import shown
 from tests.notebook.conftest import BINDER
 from tests.support.locked import environment, kernel_of_tensorflow
+from tests.support.object_store import object_store
 from tests.support.world import World
 
 pytestmark = [pytest.mark.notebook, pytest.mark.distributed]
@@ -27,6 +30,7 @@ CELL_S = 300
 # What makes each training small: what its notebook says, and what it says here.
 SMALL = {
     "architectures": [("--trials 12 --epochs 8", "--trials 2 --epochs 2"), ("--epochs 12 --wait", "--epochs 2 --wait")],
+    "bucket": [("--epochs 8", "--epochs 1")],
     "cnn": [("--epochs 8", "--epochs 1")],
     "contrastive": [("--epochs 6", "--epochs 1")],
     "diffusion": [("--epochs 30", "--epochs 1")],
@@ -44,9 +48,17 @@ SMALL = {
     "text": [("--epochs 4", "--epochs 1")],
     "time-series": [("--epochs 6", "--epochs 1")],
 }
-OFTEN = {"predict"}  # trials, the best of them and predictions
+OFTEN = {"predict", "bucket"}  # trials, the best of them and predictions; data of a store
 ELSEWHERE = {"quickstart"}  # it runs in full: test_quickstart.py
 PICTURES = {"architectures": 2, "hugging-face": 0, "judge": 2, "lightning": 0}  # one in each of the others
+
+
+@pytest.fixture
+def bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    with object_store() as url:
+        monkeypatch.setenv("BUCKET", f"{url}/digits")
+        monkeypatch.setenv(ROOT, str(tmp_path / "cache"))
+        yield
 
 
 def test_every_notebook_is_run() -> None:
@@ -58,8 +70,17 @@ def test_every_notebook_is_run() -> None:
     "name", [pytest.param(each, marks=() if each in OFTEN else pytest.mark.long) for each in SMALL]
 )
 def test_it_runs_and_all_that_it_trains_is_completed(
-    name: str, world: World, executed: Callable[..., list[Any]], tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+    name: str,
+    world: World,
+    executed: Callable[..., list[Any]],
+    tmp_path: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
 ) -> None:
+    if name == "bucket":
+        request.getfixturevalue("bucket")
+        world.serve()
+        world.kill_service()  # the next one has the credentials
     client = world.serve()
     before = len(client.experiments())
     kernel = "python3"

@@ -163,7 +163,7 @@ def test_steps_are_taken_while_data_arrives_in_the_order_in_which_they_read_it(
     assert world.ended(other).state == "completed"
     assert world.weights(number) == world.weights(other)
     notes = " ".join((*world.overview(number).warnings, *world.overview(number).informational))
-    assert "the training begins while its data arrives" in notes
+    assert "the training does not wait for all of its data" in notes
     assert "waiting for input" in daylight(world, "profile", str(number)).stdout
 
 
