@@ -124,6 +124,11 @@ class _Fetching:
         while not self._over.wait(TOLD_S if self._patience != 0 else _LOOK_S):
             state = self._state()
             say(state.text)
+            if state.evicts and self._patience is None:
+                raise InvalidRequest(
+                    f"{self._name}: another training on this node reads this data, and its cache {self._cache.root} "
+                    "has no room for all of it, which this one needs: wait for the other's end, or give it more room"
+                )
             if state.left is not None and begins(self._patience, time.monotonic() - self._began, state.left):
                 return False
         if self._error is not None:

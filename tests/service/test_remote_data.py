@@ -380,6 +380,14 @@ def test_data_that_is_larger_than_the_cache_is_read_within_its_limit(
     assert said["digests"] == right(bucket)
     assert COUNT // 4 * LARGE < int(str(said["most"])) <= COUNT // 2 * LARGE
     assert "some of it again in each epoch" in str(said["notes"])
+    bucket.network.held = ".bin"  # so that the reader does not end
+    other = reader(asked, tmp_path / "other", "1", "2", limit=COUNT // 2 * LARGE)
+    assert other.stdout is not None
+    other.stdout.readline()
+    with pytest.raises(InvalidRequest, match="another training on this node reads this data"):
+        fetched(asked)
+    bucket.network.held = ""
+    assert result(other)["digests"] == right(bucket)
     whole = result(reader(asked, tmp_path / "again", "1", "2"))  # with room for all of it, what is here is kept
     assert whole["digests"] == right(bucket)
     assert NodeCache(tmp_path / "cache").use().objects == COUNT

@@ -22,8 +22,8 @@ import numpy as np
 from kernel_backend.inputs.node_cache import NodeCache
 from kernel_backend.model.cluster.input_cache import ROOT
 from kernel_backend.model.states import EXPERIMENT_ENDED
-from tests.service.test_inputs import FUNCTIONS
 from tests.support.bad_network import BadNetwork, distant_store
+from tests.support.remote_samples import FUNCTIONS
 from tests.support.submitted import daylight
 from tests.support.world import World, until
 from tests.torture.victims import kill
@@ -69,7 +69,8 @@ class Torment:
         """Train once, with up to `most` kills."""
         NodeCache(self._cache).clean()
         self._network.requests.clear()
-        number = self._submit("--max-restarts", "1000", "--data", f"train={self._url}/train")
+        fetch = self._draw.choice(("before", "during"))
+        number = self._submit("--max-restarts", "1000", "--fetch", fetch, "--data", f"train={self._url}/train")
         whole: set[str] = set()
         while self._world.overview(number).experiment.state not in EXPERIMENT_ENDED:
             time.sleep(self._draw.uniform(0.0, 1.0))

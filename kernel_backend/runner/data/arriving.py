@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import json
 import os
+import queue
 import stat
 import sys
 import threading
@@ -121,41 +122,41 @@ class Watch(threading.Thread):
         super().__init__(name="inputs", daemon=True)
         self._arriving, self._alive, self._tell = arriving, alive, tell
         self._told: dict[str, list[list[str]]] = {view: [] for view in arriving.views}  # the newest two
-        self._new: dict[str, list[list[str]]] = {view: [] for view in arriving.views}
-        self._wake = threading.Event()
+        self._new: queue.SimpleQueue[Iterable[str]] = queue.SimpleQueue()
+        self._clients: dict[str, Client] = {}
 
     def expect(self, paths: Iterable[str]) -> None:
-        """Tell which files will be read."""
-        names: dict[str, list[str]] = {}
-        for path in paths:
-            if found := _found(path):
-                names.setdefault(found[0], []).append(found[1])
-        for view, each in names.items():
-            self._new[view].append(each)
-        self._wake.set()
+        """Tell which files will be read, which are looked up in this thread."""
+        self._new.put(paths)
 
     def run(self) -> None:
         """Tell and ask until all is here."""
-        clients: dict[str, Client] = {}
         while left := [view for view in self._arriving.views if not _is_whole(view)]:
+            names: dict[str, list[str]] = {}
+            with suppress(Exception):  # of an empty queue, or of a user's dataset, which may hold anything
+                for view, name in filter(None, map(_found, self._new.get(timeout=_LOOK_S))):
+                    names.setdefault(view, []).append(name)
             for view in left:
                 try:
-                    if view not in clients:
-                        clients[view] = Client(Path(view))
-                        self._new[view], self._told[view] = self._told[view] + self._new[view], []
-                    while self._new[view]:
-                        clients[view].expect(self._new[view][0])
-                        self._told[view] = [*self._told[view][-1:], self._new[view].pop(0)]
-                    state = clients[view].state()
-                    self._tell(state.text)
-                    if state.waiting:
-                        self._alive()
-                except OSError:
-                    if view in clients:
-                        clients.pop(view).close()
-            self._wake.wait(_LOOK_S)
-            self._wake.clear()
+                    self._ask(view, names.get(view, []))
+                except OSError:  # what fetches was killed, and another one begins
+                    if view in self._clients:
+                        self._clients.pop(view).close()
         self._tell("")
+
+    def _ask(self, view: str, names: list[str]) -> None:
+        if names:
+            self._told[view] = [*self._told[view][-1:], names]
+        if (client := self._clients.get(view)) is None:
+            client = self._clients[view] = Client(Path(view))
+            for each in self._told[view]:
+                client.expect(each)
+        elif names:
+            client.expect(names)
+        state = client.state()
+        self._tell(state.text)
+        if state.waiting:
+            self._alive()
 
 
 def _hear(event: str, args: tuple[Any, ...]) -> None:
