@@ -63,9 +63,11 @@ def trained(world: World, log: Path, followed: bool) -> tuple[float, int]:
     ).experiment.number
     client = Client.connect(start=False, home=world.home)
     if followed:
-        rows, _ = read_data(EVALUATING, "test_data")
+        rows = read_data(EVALUATING, "test_data")
         config = of_checkpoints(options_of(slots="1", threads="1"), follow=True)
-        evaluation = submit_use(client, EVALUATING, Source(Reference(made)), rows, {}, config, labels=UNLABELLED)
+        evaluation = submit_use(
+            client, EVALUATING, Source(Reference(made)), rows.capture, {}, config, labels=UNLABELLED, role=rows.role
+        )
     assert world.ended(made, patience=600).state == "completed"
     measured = len([each for each in client.reports(made) if each.kind == "validation"])
     if followed:

@@ -44,8 +44,10 @@ def followed(world: World, epochs: int, pause: float) -> tuple[int, int]:
     number = world.submit(SOURCE, epochs=epochs, pause=pause, await_evaluation=True, **options).experiment.number
     client = Client.connect(start=False, home=world.home)
     config = of_checkpoints(options_of(slots="1", batch_size="8", threads="1", max_restarts="1000"), follow=True)
-    rows, _ = read_data(EVALUATING, "test_data")
-    made = submit_use(client, EVALUATING, Source(Reference(number)), rows, {}, config, labels=UNLABELLED)
+    rows = read_data(EVALUATING, "test_data")
+    made = submit_use(
+        client, EVALUATING, Source(Reference(number)), rows.capture, {}, config, labels=UNLABELLED, role=rows.role
+    )
     return number, made.experiment.number
 
 
