@@ -122,8 +122,10 @@ class Arrival:
         left = (self._total - self._arrived) / rate if rate and not evicts else float("inf")
         if evicts and self._arrived > self._total:
             return State(f"reading {self._name} from its store: {size(int(rate))}/s", left, waiting, evicts)
-        still = f", {duration(left)} left" if left < float("inf") else ""
-        text = f"fetching {self._name}: {size(self._arrived)} of {size(self._total)}, {size(int(rate))}/s{still}"
+        text = f"fetching {self._name}: {size(self._total)}"
+        if self._arrived:
+            still = f", {duration(left)} left" if left < float("inf") else ""
+            text = f"fetching {self._name}: {size(self._arrived)} of {size(self._total)}, {size(int(rate))}/s{still}"
         return State(text, left, waiting, evicts)
 
     def _rate(self) -> float:

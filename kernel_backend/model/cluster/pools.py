@@ -109,7 +109,10 @@ class PoolSettings(Record):
         None, description="folder on each node for remote data, as /nvme/daylight [a folder of each user in /var/tmp]"
     )
     cache_gb: float | None = Field(
-        None, gt=0, le=1e9, description="gigabytes of remote data on each node, at most [all but 5 % of its disk]"
+        None,
+        gt=0,
+        le=1e9,
+        description="gigabytes of remote data on each node, at most [19/20 of its disk]",
     )
     interface: Word | None = Field(
         None, description="network device of the nodes by which ranks connect [one that works]"

@@ -1608,7 +1608,7 @@ export interface components {
              */
             cache: string | null;
             /**
-             * @description gigabytes of remote data on each node, at most [all but 5 % of its disk]
+             * @description gigabytes of remote data on each node, at most [19/20 of its disk]
              * @default null
              */
             cache_gb: number | null;
