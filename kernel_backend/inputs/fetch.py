@@ -112,6 +112,7 @@ class _Fetching:
         self._checked, self._of = 0, 0  # objects
         self._changed: list[str] = []
         self._credentials = ""  # a digest of them
+        self._may_read = False  # what is on the node
         self._arrival: Arrival | None = None  # while this process fetches
         self._fetched = ""  # what this process has fetched, for the user
         self._began = time.monotonic()
@@ -152,7 +153,7 @@ class _Fetching:
         """Return how far it is; nothing may be read yet if it does not say how much is left."""
         if self._arrival is not None:
             return self._arrival.state()
-        if self._checked < self._of:
+        if not self._may_read:
             return State(f"checking {self._name}: {self._checked:,} of {self._of:,} objects")
         try:
             client = Client(self._view.folder)
@@ -167,16 +168,14 @@ class _Fetching:
         """Bring the input here, unless another process does so: then wait until it has."""
         try:
             self._credentials = self._store.credentials()
-            checked = False
-            while not self._view.whole or not checked:
+            while not self._view.whole or not self._may_read:
                 with self._view.serving() as mine:
                     if mine and not self._view.whole:
-                        self._fetch(checked)
+                        self._fetch()
                         break
-                if not checked:
+                if not self._may_read:
                     self._check(self.objects)
                     self._view.note_checked(self._credentials)
-                    checked = True
                 else:
                     time.sleep(_LOOK_S)
         except DaylightError as error:
@@ -185,12 +184,11 @@ class _Fetching:
             self._error = InvalidRequest(f"{self._name} cannot be fetched: {type(error).__name__}: {error}")
         self._over.set()
 
-    def _fetch(self, checked: bool) -> None:
+    def _fetch(self) -> None:
         sizes = {name: each.wanted.size for name, each in self.objects.items()}
         placed = self._view.lay(sizes)
         others = [name for name, each in self.objects.items() if name not in placed and self._view.has(each.key)]
-        if not checked:
-            self._check([*placed, *others])
+        self._check([*placed, *others])
         here = placed | {name for name in others if self._view.take(name, self.objects[name].key)}
         missing = sum(sizes.values()) - (present := sum(sizes[name] for name in here))
         room, most = self._cache.make_room(missing), None
@@ -217,15 +215,15 @@ class _Fetching:
 
         Raises InvalidRequest without the right.
         """
-        if self._view.is_checked(self._credentials):
-            return
-        self._of = len(names)
-        threads = ThreadPoolExecutor(THREADS, "checks")
-        try:
-            for _ in threads.map(self._check_one, [self.objects[name].wanted for name in names]):
-                self._checked += 1
-        finally:
-            threads.shutdown(wait=False, cancel_futures=True)  # after an error, the others are of no use
+        if not (self._may_read or self._view.is_checked(self._credentials)):
+            self._of = len(names)
+            threads = ThreadPoolExecutor(THREADS, "checks")
+            try:
+                for _ in threads.map(self._check_one, [self.objects[name].wanted for name in names]):
+                    self._checked += 1
+            finally:
+                threads.shutdown(wait=False, cancel_futures=True)  # after an error, the others are of no use
+        self._may_read = True
 
     def _check_one(self, wanted: Wanted) -> None:
         try:

@@ -312,7 +312,10 @@ def test_a_long_fetch_says_how_far_it_is_and_gives_its_slots_up_at_once(
     try:
         line = [f"--data=train={url}/large", "--form", "command", "--", "python", "train.py"]
         number = submit_program(world, tmp_path / "slow", "import os; print(os.environ['DAYLIGHT_DATA'])", *line)
-        text = until(lambda: (said := world.overview(number).starting).startswith("fetching ") and said, "it fetches")
+        text = until(
+            lambda: (said := world.overview(number).starting).startswith("fetching ") and " of " in said and said,
+            "it fetches",
+        )
         assert world.overview(number).state == "starting"  # so that views ask again
         assert re.fullmatch(r"fetching train: [\d.]+ k?B of 2\.0 MB, [\d.]+ k?B/s(, .* left)?", text)
         assert "fetching train: " in daylight(world, "show", str(number)).stdout

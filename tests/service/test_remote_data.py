@@ -75,7 +75,7 @@ def bucket(way: tuple[str, BadNetwork], request: pytest.FixtureRequest, tmp_path
     url, network = way
     usual = dataclasses.replace(network)
     yield Bucket(f"{url}/{request.node.name[:60]}", network, tmp_path)
-    for name in ("latency", "bandwidth", "refusals", "refusal", "held", "cuts"):
+    for name in ("latency", "bandwidth", "refusals", "refusal", "held", "strangers", "cuts"):
         setattr(network, name, getattr(usual, name))
 
 
@@ -412,6 +412,22 @@ def test_readers_go_on_when_what_fetches_for_them_is_killed(bucket: Bucket, tmp_
     bucket.network.bandwidth = 40e6
     assert [result(child)["digests"] for child in children] == [right(bucket)] * 2
     assert killed == 5
+
+
+def test_what_arrives_for_another_training_is_not_given_to_someone_who_may_not_read_it(
+    bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = bucket.asked(tmp_path / "cache")
+    bucket.network.held = ".bin"
+    child = reader(asked, tmp_path / "reader", "1", "1")
+    assert child.stdout is not None
+    child.stdout.readline()
+    bucket.network.strangers = frozenset({"stranger"})
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "stranger")
+    with pytest.raises(InvalidRequest, match="may not read it"):
+        fetched(asked.model_copy(update={"patience": 0.0}))
+    bucket.network.held = ""
+    assert result(child)["digests"] == right(bucket)
 
 
 def test_a_reader_is_told_why_a_file_will_not_come(bucket: Bucket, tmp_path: Path) -> None:
